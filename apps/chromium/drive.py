@@ -1,4 +1,4 @@
-"""Loads pages one after the other in a running Chromium, through its DevTools protocol. Usage: drive.py NUMBER"""
+"""Loads pages one after the other in a running Chromium, through its DevTools protocol. Usage: drive.py SERVER NUMBER"""
 
 import json
 import sys
@@ -41,8 +41,9 @@ class Page:
 
 
 page = Page()
-for number in range(int(sys.argv[1])):
-    page.call("Page.navigate", url=f"http://127.0.0.1:8000/page-{number}")
+server, pages = sys.argv[1], int(sys.argv[2])
+for number in range(pages):
+    page.call("Page.navigate", url=f"http://{server}:8000/page-{number}")
     until = time.monotonic() + PATIENCE_S
     while page.title() != "done":
         if time.monotonic() > until:

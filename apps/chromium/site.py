@@ -1,6 +1,9 @@
-"""Serves pages that store data in the browser: a cookie, local storage, and 50 records of a database."""
+"""Serves pages that store data in the browser: a cookie, local storage, and 50 records of a database.
+
+Usage: site.py ADDRESS"""
 
 import random
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PAGE = """<!doctype html><title>wait</title><img src="/image-%(n)d.bin"><script>
@@ -40,4 +43,4 @@ class Site(BaseHTTPRequestHandler):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", 8000), Site).serve_forever()
+ThreadingHTTPServer((sys.argv[1], 8000), Site).serve_forever()

@@ -19,6 +19,8 @@ mod fuse;
 mod fuse_safety;
 mod guests;
 mod histories;
+mod home_assistant;
+mod imitations;
 mod live;
 mod paper;
 mod paths;
@@ -78,6 +80,13 @@ enum Study {
     ///
     /// Example: cargo studies apps redis sqlite --on sd_a1
     Apps(apps::Arguments),
+    /// Compare workloads that imitate an app with real programs that do the same.
+    ///
+    /// Runs both on an emulated device, and compares the shapes of their requests. Needs root and a network for the
+    /// packages; takes five minutes.
+    ///
+    /// Example: cargo studies imitations rlbench --runs 1
+    Imitations(imitations::Arguments),
     /// Measure the share of bytes that recordings attribute to the right file, process and unit.
     ///
     /// Records writers whose files have known addresses on a loop device, and judges the recording. Needs
@@ -215,6 +224,13 @@ enum Study {
     ///
     /// Example: cargo studies histories --histories 20
     Histories(histories::Arguments),
+    /// Compare cards, file systems and settings for a Home Assistant.
+    ///
+    /// Runs Home Assistant in guests on eight emulated cards, with ext4, F2FS and btrfs and four settings. Needs root, QEMU,
+    /// and a network for the packages. All cells take many hours; finished cells are kept in the result file.
+    ///
+    /// Example: cargo studies home-assistant --on sd_a1 --guests 1
+    HomeAssistant(home_assistant::Arguments),
     /// Walk the paths of strangers, from their first command to a proven fix.
     ///
     /// Types a person's commands, and prints minutes, commands and words, and whether fonio's answers are right.
@@ -286,6 +302,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Casebook(arguments) => casebook::run(&arguments),
         Study::Verdicts(arguments) => verdicts::run(&arguments),
         Study::Apps(arguments) => apps::run(&arguments),
+        Study::Imitations(arguments) => imitations::run(&arguments),
         Study::Attribution(arguments) => attribution::run(&arguments),
         Study::Sampled(arguments) => sampled::run(&arguments),
         Study::Receipt(arguments) => receipt::run(&arguments),
@@ -306,6 +323,7 @@ fn run(study: Study) -> anyhow::Result<()> {
         Study::Storebench(arguments) => storebench::run(&arguments),
         Study::Guests(arguments) => guests::run(&arguments),
         Study::Histories(arguments) => histories::run(&arguments),
+        Study::HomeAssistant(arguments) => home_assistant::run(&arguments),
         Study::Paths(arguments) => paths::run(&arguments),
         Study::Readers(arguments) => readers::run(&arguments),
         Study::WatchDay(arguments) => watch_day::run(&arguments),

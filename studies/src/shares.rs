@@ -122,10 +122,7 @@ impl Shares {
 
     /// Replaces the result file by the counts so far.
     pub fn write(&self) -> Result<()> {
-        let text = self.result()?.text()?;
-        let new = self.path.with_extension("json.new");
-        fs::write(&new, text).with_context(|| format!("cannot write {}", new.display()))?;
-        fs::rename(&new, &self.path).with_context(|| format!("cannot write {}", self.path.display()))
+        self.result()?.replace(&self.path)
     }
 
     /// Prints the table of the counts so far.

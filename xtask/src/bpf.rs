@@ -15,7 +15,7 @@ use crate::process;
 pub const FOLDER: &str = "crates/fonio-record/bpf";
 
 /// The names of the BPF programs: `NAME.bpf.c` is compiled to `NAME.bpf.o`.
-const PROGRAMS: [&str; 3] = ["blocked", "calls", "requests"];
+const PROGRAMS: [&str; 4] = ["bios", "blocked", "calls", "requests"];
 
 /// The compiler, and the program that removes debug information but keeps type information (BTF).
 const CLANG: &str = "clang-14";

@@ -264,10 +264,23 @@ impl StudyResult {
     /// generated files, because it must not replace a complete result. Fails if the file cannot be written.
     pub fn keep(&self, is_complete: bool) -> Result<PathBuf> {
         let folder = if is_complete { folder() } else { process::scratch("results")? };
-        let path = folder.join(&self.id).with_extension("json");
+        let path = self.file(&folder);
         fs::write(&path, self.text()?).with_context(|| format!("cannot write {}", path.display()))?;
         println!("\nThe result is in {}.", path.display());
         Ok(path)
+    }
+
+    /// Replaces the file at `path` by this result, in one step: an interrupted command leaves the earlier result. Fails if the
+    /// file cannot be written.
+    pub fn replace(&self, path: &Path) -> Result<()> {
+        let new = path.with_extension("json.new");
+        fs::write(&new, self.text()?).with_context(|| format!("cannot write {}", new.display()))?;
+        fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Returns the path of the result's file in a folder. The id can contain a dot, so its end is not an extension.
+    fn file(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.json", self.id))
     }
 
     /// Returns the text of the result's file, with one line per row. Fails if the result cannot be
@@ -395,6 +408,14 @@ mod tests {
         let empty = StudyResult { rows: Vec::new(), ..sample() };
         assert_eq!(parse(&empty.text().unwrap()).unwrap(), empty);
         assert_eq!(result.table(), "| | rate | verdict |\n|---|---|---|\n| one | 1,234.5 MB/s | agrees |\n");
+    }
+
+    #[test]
+    fn a_file_is_named_after_its_result() {
+        for id in ["sample", "algorithm-6.1"] {
+            let result = StudyResult { id: id.to_owned(), ..sample() };
+            assert_eq!(result.file(Path::new("results")), Path::new("results").join(format!("{id}.json")));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ const LAYERS: &[&str] = &[
     "record: core machine recording system trace tracefs",
     "watch: core machine record report system",
     "recorder: core record recording system",
+    "processor: core",
     "report: analysis core",
     "sim: core",
     "host: core machine sync-policy system",
@@ -37,8 +38,8 @@ const LAYERS: &[&str] = &[
     "emulator: core host sim system",
     "storebench-document: core",
     "bench: core host machine sim storebench-document system workload",
-    "experiment: analysis bench core emulator host machine record recording report sim system workload",
-    "fonio: analysis android bench bfuse core emulator experiment export host lab machine record recorder recording report sim \
+    "experiment: analysis bench core emulator host machine processor record recording report sim system workload",
+    "fonio: analysis android bench bfuse core emulator experiment export host lab machine processor record recorder recording report sim \
      storebench-document sync-policy system trace watch workload",
     "results: core storebench-document",
     "testing:",
@@ -140,6 +141,7 @@ const MAY_PRINT: &[(&str, &str)] = &[
     ("crates/fonio-experiment/src/command.rs", "connects the command"),
     ("crates/fonio-experiment/src/proof/first_run.rs", "connects the command"),
     ("crates/fonio-experiment/src/layers/mounts.rs", "passes on what a mount prints"),
+    ("crates/fonio-experiment/src/held.rs", "tells its parent process the speed"),
     ("crates/fonio-experiment/src/lib.rs", "tells its parent process an address"),
     ("crates/fonio-experiment/src/task.rs", "tells its parent process the progress"),
     ("crates/fonio-emulator/src/serve.rs", "answers its parent process"),

@@ -86,6 +86,7 @@ pub const PAPER: &[Tool] = &[
     ("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
     ("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
     ("fio", "fio", "raw rates"),
+    ("sqlite3", "sqlite3", "the cost of recording"),
 ];
 
 /// Programs needed for `cargo studies readers`. Other recorders are fetched and not installed.

@@ -2,7 +2,6 @@
 //! touched.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,9 +35,7 @@ impl StandIn {
     pub(crate) fn new(marks: &[&str]) -> StandIn {
         let dir = tempfile::tempdir().expect("a folder");
         for (name, text) in [("adb", ADB), ("perfetto", PERFETTO), ("getprop", GETPROP)] {
-            let file = dir.path().join(name);
-            fs::write(&file, text).expect("written");
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+            fonio_testing::write_program(&dir.path().join(name), text);
         }
         marks.iter().for_each(|mark| fs::write(dir.path().join(mark), "").expect("written"));
         fs::create_dir(dir.path().join("traces")).expect("created");
@@ -48,8 +45,7 @@ impl StandIn {
     /// Adds a program of the phone.
     pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
         let file = self.dir.path().join(name);
-        fs::write(&file, text).expect("written");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+        fonio_testing::write_program(&file, text);
         file
     }
 

@@ -1,7 +1,11 @@
-//! Runs a second workload concurrently with the measured workload, on the same storage, until the measured
-//! workload ends.
+//! Runs a workload in the background of the measured workload or app, on the same storage, until that one ends.
+//!
+//! The workload's process has a name of its own, by which the analysis tells its waits from those of the measured
+//! program, in this and in every later report on the recording. Each run starts it anew: the data, the random
+//! choices and the phases of its timers follow from the seed of the round, so all setups of a round have the same
+//! background.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -11,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use fonio_analysis::{Analyser, AnalysisOptions, Filter, FilterOptions};
 use fonio_core::{Nanos, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Table, Tables};
+use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Overrides};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +36,19 @@ pub struct BackgroundFigures {
     pub done_share: f64,
     /// Whether the concurrent workload ended by itself before the measured workload ended.
     pub ended_early: bool,
+    /// Number of committed SQLite write transactions.
+    #[serde(default)]
+    pub transactions: u64,
+    /// Number of syncs of files, without those of SQLite.
+    #[serde(default)]
+    pub syncs: u64,
+    /// Bytes written to files, without those of SQLite.
+    #[serde(default)]
+    pub file_bytes: u64,
+    /// The transactions in a minute and the file bytes in a minute that follow from the definition of the concurrent
+    /// workload, at the pace of the run; `None` if its threads are not driven by timers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defined_per_min: Option<(f64, f64)>,
     /// The I/O of the concurrent workload.
     #[serde(flatten)]
     pub own: OwnFigures,
@@ -53,11 +71,12 @@ pub struct OwnFigures {
 }
 
 impl OwnFigures {
-    /// Computes the figures of the process `pid` from a recording.
+    /// Computes the figures of the process `pid` and its descendants from a recording.
     pub(crate) fn of(recording: &Path, pid: u32) -> Result<OwnFigures, ExperimentError> {
         let recording = Recording::open(recording)?;
-        let mut process = Process { pid, tids: BTreeSet::new(), own: OwnFigures::default() };
-        recording.replay(&mut process, Tables::NONE.with(Table::Threads))?;
+        let mut family = Family::default();
+        recording.replay(&mut family, Tables::NONE.with(Table::Threads))?;
+        let mut process = Process { tids: family.threads_of(pid), own: OwnFigures::default() };
         if process.tids.is_empty() {
             return Ok(process.own);
         }
@@ -79,9 +98,48 @@ impl OwnFigures {
     }
 }
 
-/// Collects the threads of a process, and counts the requests that these threads caused.
+/// The processes of a recording: their threads and parents.
+#[derive(Debug, Default)]
+struct Family {
+    /// Each thread, with its process.
+    threads: BTreeSet<(u32, u32)>,
+    parents: BTreeMap<u32, u32>,
+}
+
+impl Family {
+    /// Returns the threads of a process and of all its descendants.
+    fn threads_of(&self, pid: u32) -> BTreeSet<u32> {
+        let mut pids = BTreeSet::from([pid]);
+        loop {
+            let is_child = |(child, parent): &(&u32, &u32)| pids.contains(parent) && !pids.contains(child);
+            let children: Vec<u32> = self.parents.iter().filter(is_child).map(|(child, _)| *child).collect();
+            if children.is_empty() {
+                break;
+            }
+            pids.extend(children);
+        }
+        self.threads.iter().filter(|(_, pid)| pids.contains(pid)).map(|(tid, _)| *tid).collect()
+    }
+}
+
+impl RowSink for Family {
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if let Some(pid) = row.pid {
+            self.threads.insert((row.tid, pid));
+            // A process whose parent ended gets another one; the first one started it.
+            if let Some(parent) = row.parent_pid {
+                self.parents.entry(pid).or_insert(parent);
+            }
+        }
+        Ok(())
+    }
+    ignore_rows! {
+        began, request, bio, link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
+    }
+}
+
+/// Counts the requests that the threads of a process caused.
 struct Process {
-    pid: u32,
     tids: BTreeSet<u32>,
     own: OwnFigures,
 }
@@ -100,21 +158,15 @@ impl RowSink for Process {
         }
         Ok(())
     }
-
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        if row.pid == Some(self.pid) {
-            self.tids.insert(row.tid);
-        }
-        Ok(())
-    }
     ignore_rows! {
-        began, bio, link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
+        began, bio, link, thread, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
     }
 }
 
 pub(crate) struct BackgroundWorker {
     worker: Worker,
     workload: String,
+    defined_per_min: Option<(f64, f64)>,
     socket: PathBuf,
     result: PathBuf,
     /// The connection on which this process started the workload.
@@ -155,6 +207,7 @@ impl BackgroundWorker {
         Ok(BackgroundWorker {
             worker,
             workload: background.workload.name.clone(),
+            defined_per_min: defined_per_min(background.workload, measured.pace),
             socket,
             result,
             called: None,
@@ -197,7 +250,17 @@ impl BackgroundWorker {
             ran_s: result.ran_ns as f64 / 1e9,
             done_share: result.done,
             ended_early: result.ended_early,
+            transactions: result.amounts.transactions,
+            syncs: result.amounts.syncs,
+            file_bytes: result.amounts.file_bytes_written,
+            defined_per_min: self.defined_per_min,
             own: OwnFigures::of(recording, pid)?,
         })
     }
+}
+
+/// Returns the transactions and the file bytes in a minute at the given pace.
+fn defined_per_min(workload: &Workload, pace: f64) -> Option<(f64, f64)> {
+    let rates = workload.rates().filter(|_| pace > 0.0)? * (1.0 / pace);
+    Some((rates.transactions_per_min, rates.file_bytes_per_min))
 }

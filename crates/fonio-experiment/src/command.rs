@@ -21,6 +21,7 @@ use fonio_workload::definition::Journal;
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::filling::write_back;
+use crate::held::Holding;
 use crate::proof::connections::{Pragmas, Report};
 use crate::proof::transactions::Joinable;
 use crate::recorded::{Notes, record_command};
@@ -230,6 +231,7 @@ pub fn run_command_series(
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),
         variations,
+        packages: Vec::new(),
         databases: Vec::new(),
         joinable,
         notes: told,
@@ -276,6 +278,7 @@ fn run_once(
     let folders = options.databases.into_iter().flat_map(DatabaseCopies::folders);
     folders.chain([dir.as_path()]).try_for_each(write_back)?;
     let confined = Confined::make(bed.ledger(), setup.limits)?;
+    let holding = Holding::begin(&mut bed, setup, &confined, options.roles)?;
     bed.pace()?;
     let record_options = RecordOptions {
         select: if is_users { vec![Selector::Path(dir)] } else { bed.watched.to_vec() },
@@ -314,13 +317,15 @@ fn run_once(
     }
     // A replay first reads its recording from a file. The time for reading is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
+    let held = holding.map(|holding| holding.end(&mut bed)).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;
     let wall_s = match replayed {
         Some(replayed) => replayed.took.as_secs_f64(),
         None => command_took(out, options)?,
     };
-    Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
+    let figures = RunFigures::of_recording(&analysed.analysis, wall_s, out);
+    Ok((RunFigures { processor: held, ..figures }, analysed))
 }
 
 /// How much of its output a command shows at most, in bytes.

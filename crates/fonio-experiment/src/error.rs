@@ -7,6 +7,7 @@ use fonio_bench::BenchError;
 use fonio_core::ByteCount;
 use fonio_emulator::EmulatorError;
 use fonio_host::HostError;
+use fonio_processor::ProcessorError;
 use fonio_record::RecordError;
 use fonio_recording::RecordingError;
 use fonio_system::SystemError;
@@ -80,11 +81,49 @@ pub enum ExperimentError {
         /// The error message of the workload's process.
         complaint: String,
     },
+    /// A real program failed.
+    #[error("{complaint}")]
+    AppFailed {
+        /// The error message, with the end of the program's output.
+        complaint: String,
+    },
     /// The kernel killed a process under test because the process reached its memory limit.
     #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
     OutOfMemory {
         /// The memory limit of the process.
         limit: ByteCount,
+    },
+    /// The processor of another machine cannot be imitated.
+    #[error(transparent)]
+    Processor(#[from] ProcessorError),
+    /// The processor to imitate has more cores than this machine.
+    #[error("{name} has {cores} cores, and this machine {}; `--cpu {name}:{has}` imitates {has} of them", processors(*has))]
+    TooFewCores {
+        /// The name of the processor.
+        name: String,
+        /// The number of its cores.
+        cores: u32,
+        /// The number of this machine's processors.
+        has: u32,
+    },
+    /// A run did not get the processor that it should have.
+    #[error(
+        "the speed of {name} could not be held: {at} the run, each core had {achieved:.2} of a processor instead of {wanted:.2}, \
+         because {}; try again when this machine is idle{}",
+        not_held(*achieved, *wanted),
+        unchecked(*cores, *wanted)
+    )]
+    ProcessorNotHeld {
+        /// The name of the processor.
+        name: String,
+        /// The number of its cores.
+        cores: u32,
+        /// The share of a processor that each core should have.
+        wanted: f64,
+        /// The share that each core had, by speed.
+        achieved: f64,
+        /// Before or after the run.
+        at: &'static str,
     },
     /// A recording has no reads, writes or flushes.
     #[error("{} has no reads, writes or flushes to replay", recording.display())]
@@ -263,6 +302,26 @@ pub enum ExperimentError {
     Interrupted,
 }
 
+fn processors(count: u32) -> String {
+    if count == 1 { "has 1 processor".to_owned() } else { format!("has {count} processors") }
+}
+
+fn not_held(achieved: f64, wanted: f64) -> &'static str {
+    if achieved < wanted {
+        "other programs used the processors"
+    } else {
+        "the load of this machine has changed"
+    }
+}
+
+fn unchecked(cores: u32, wanted: f64) -> String {
+    if cores == 1 {
+        format!(", or use `--cpu {wanted:.2}`, which does not check the speed")
+    } else {
+        String::new()
+    }
+}
+
 fn listed(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| format!("\n  --database {}", path.display())).collect()
 }
@@ -301,5 +360,25 @@ impl ExperimentError {
     ) -> impl FnOnce(io::Error) -> ExperimentError {
         let failed = SystemError::on(action, path);
         move |source| failed(source).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn a_processor_that_is_not_held_is_refused_in_one_sentence() {
+        let refused = |cores, achieved, at| {
+            let name = "pi-zero".to_owned();
+            ExperimentError::ProcessorNotHeld { name, cores, wanted: 0.21, achieved, at }.to_string()
+        };
+        expect!["the speed of pi-zero could not be held: before the run, each core had 0.12 of a processor instead of 0.21, because other programs used the processors; try again when this machine is idle, or use `--cpu 0.21`, which does not check the speed"].assert_eq(&refused(1, 0.12, "before"));
+        expect!["the speed of pi-zero could not be held: after the run, each core had 0.26 of a processor instead of 0.21, because the load of this machine has changed; try again when this machine is idle"].assert_eq(&refused(4, 0.26, "after"));
+        let few = ExperimentError::TooFewCores { name: "pi-4".to_owned(), cores: 4, has: 2 };
+        expect!["pi-4 has 4 cores, and this machine has 2 processors; `--cpu pi-4:2` imitates 2 of them"]
+            .assert_eq(&few.to_string());
     }
 }

@@ -21,6 +21,7 @@ mod command;
 mod error;
 mod filling;
 pub mod fix;
+mod held;
 mod launch;
 mod layers;
 mod live;
@@ -44,6 +45,7 @@ pub use background::{BackgroundFigures, OwnFigures};
 pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
 pub use fix::{Candidate, FIXES, Fix, Measured, MeasuredWith, Real};
+pub use held::{Held, calibrate, measure_speed, processor_limit};
 pub use launch::{
     CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
     PartKind, launch_document, launch_series,
@@ -65,7 +67,8 @@ pub use report::document;
 pub use rounds::{Arm, Design, KNOWN_WITHIN, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};
 pub use series::{
-    RunFigures, Series, StepFigures, Variation, VariationResult, fastest, run_series, variations,
+    ResponseFigures, RunFigures, Series, StepFigures, Variation, VariationResult, fastest, run_series,
+    variations,
 };
 pub use setup::{Background, Conditions, MdRaid0, Medium, Member, Setup, Storage};
 pub use task::{do_task, start_task};

@@ -11,10 +11,11 @@ use fonio_report::document::{
 };
 
 use crate::background::{BackgroundFigures, OwnFigures};
+use crate::held::Held;
 use crate::matrix::SEPARATOR;
 use crate::proof::transactions::Joinable;
 use crate::rounds::{KNOWN_WITHIN, ROUNDS_MAX, RunTimes, Timed};
-use crate::series::{RunFigures, Series, VariationResult};
+use crate::series::{ResponseFigures, RunFigures, Series, VariationResult};
 
 /// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
 /// of `explained` come after the sections on the series.
@@ -38,10 +39,19 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
         findings: explained.findings,
         sections: explained.sections,
         terms: explained.terms,
-        provenance: [vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))], explained.provenance]
-            .concat(),
+        provenance: [
+            vec![Fact::new("Seed", Cell::count(series.seed, Unit::Number))],
+            packages(series).into_iter().collect(),
+            explained.provenance,
+        ]
+        .concat(),
         next: Vec::new(),
     }
+}
+
+/// Returns the packages of an app, with the versions that ran.
+fn packages(series: &Series) -> Option<Fact> {
+    (!series.packages.is_empty()).then(|| Fact::new("Packages", Cell::Name(series.packages.join(", "))))
 }
 
 /// A recording of a run is as long as the run if the two differ by at most this factor.
@@ -74,8 +84,14 @@ fn amount(series: &Series) -> String {
     };
     let mut runs = series.variations.iter().flat_map(|variation| &variation.runs);
     let background =
-        runs.find_map(|run| Some(format!(", together with {}", run.background.as_ref()?.workload)));
-    format!("{amount}{}{}", background.unwrap_or_default(), series.conditions.told())
+        runs.find_map(|run| Some(format!(", with {} in the background", run.background.as_ref()?.workload)));
+    let held = series.variations.iter().flat_map(|variation| &variation.runs).filter_map(|run| run.processor);
+    format!(
+        "{amount}{}{}{}",
+        background.unwrap_or_default(),
+        series.conditions.told(),
+        Held::told(held).unwrap_or_default()
+    )
 }
 
 fn verdict(series: &Series) -> Verdict {
@@ -87,6 +103,7 @@ fn verdict(series: &Series) -> Verdict {
         })
         // Leave out a sentence that is already part of the first sentence.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
+        .chain(in_background(series))
         .chain((tone == Tone::Plain).then(|| more_rounds(series)).flatten())
         .chain(series.notes.iter().cloned())
         .collect();
@@ -314,7 +331,11 @@ fn section(series: &Series) -> Section {
         question: question.into(),
         answer: said,
         figures: figure(series).into_iter().collect(),
-        tables: std::iter::once(table(series)).chain(steps(series)).chain(background(series)).collect(),
+        tables: std::iter::once(table(series))
+            .chain(steps(series))
+            .chain(responses(series))
+            .chain(background(series))
+            .collect(),
         notes,
         hints: Vec::new(),
     }
@@ -435,16 +456,120 @@ fn steps(series: &Series) -> Option<Table> {
     })
 }
 
+/// Returns a table of the times of answers that the commands of an app measured; `None` if they measured none.
+fn responses(series: &Series) -> Option<Table> {
+    let mut rows = Vec::new();
+    for (variation, label) in series.variations.iter().zip(labels(series)) {
+        for (at, step) in variation.runs.first()?.steps.iter().enumerate() {
+            for first in &step.responses {
+                let of_runs: Vec<&ResponseFigures> = variation
+                    .runs
+                    .iter()
+                    .filter_map(|run| {
+                        run.steps.get(at)?.responses.iter().find(|found| found.kind == first.kind)
+                    })
+                    .collect();
+                let over_runs = |value: fn(&ResponseFigures) -> f64| {
+                    let values: Vec<f64> = of_runs.iter().map(|found| value(found)).collect();
+                    let (low, high) =
+                        values.iter().fold((first_of(&values), first_of(&values)), |(low, high), value| {
+                            (low.min(*value), high.max(*value))
+                        });
+                    spread(values.len(), (low, mean(&values).unwrap_or(f64::NAN), high))
+                };
+                let longest = of_runs.iter().map(|found| found.longest_s).max_by(f64::total_cmp);
+                rows.push(vec![
+                    Cell::Name(label.to_owned()),
+                    Cell::Name(first.kind.clone()),
+                    Cell::count(first.count, Unit::Count),
+                    over_runs(|found| found.median_s),
+                    over_runs(|found| found.p99_s),
+                    Cell::known(longest, Unit::S),
+                ]);
+            }
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: "Answers".into(),
+        columns: vec![
+            Column::new("Setup"),
+            Column::new("Answer"),
+            Column::noted("Count", "Answers in each run."),
+            Column::noted("Median", "Mean, smallest and largest median of the runs."),
+            Column::noted(
+                "99 %",
+                "The time that 99 % of a run's answers do not exceed: mean, smallest and largest.",
+            ),
+            Column::noted("Longest", "The longest answer of all runs."),
+        ],
+        rows,
+        ..Table::default()
+    })
+}
+
+fn first_of(values: &[f64]) -> f64 {
+    values.first().copied().unwrap_or(f64::NAN)
+}
+
+/// A background that ran for less time is not compared with its definition.
+const COMPARED_FROM_S: f64 = 60.0;
+
+/// Returns a sentence on what the workload in the background wrote; `None` if the measured one ran alone.
+fn in_background(series: &Series) -> Option<String> {
+    let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
+    let others: Vec<&BackgroundFigures> = runs().filter_map(|run| run.background.as_ref()).collect();
+    let first = others.first()?;
+    let ran_s: f64 = others.iter().map(|other| other.ran_s).sum();
+    let bytes: u64 = others.iter().map(|other| other.own.write_bytes).sum();
+    let not_its = format!("Its own waits do not count for the verdict on {}.", series.workload);
+    // Some writers write every few minutes: in a shorter time, a rate would depend on chance.
+    if ran_s < COMPARED_FROM_S {
+        let (name, ran, bytes) = (&first.workload, Unit::S.format(ran_s), Unit::Bytes.format(bytes as f64));
+        return Some(format!(
+            "{name} ran in the background for {ran}, and caused {bytes} of writes to the device. {not_its}"
+        ));
+    }
+    let per_minute = |sum: u64| (ran_s > 0.0).then(|| sum as f64 / ran_s * 60.0);
+    let written = per_minute(bytes)?;
+    let transactions = per_minute(others.iter().map(|other| other.transactions).sum())?;
+    let files = per_minute(others.iter().map(|other| other.file_bytes).sum())?;
+    let of = |rate: f64, defined: Option<f64>, text: &dyn Fn(f64) -> String| {
+        let defined = defined.map(|defined| format!(" (defined: {})", text(defined))).unwrap_or_default();
+        (rate > 0.0).then(|| format!("{}{defined}", text(rate)))
+    };
+    let defined = first.defined_per_min;
+    let transactions = of(transactions, defined.map(|(rate, _)| rate), &|rate| format!("{rate:.1}"));
+    let files = of(files, defined.map(|(_, rate)| rate), &|rate| Unit::Bytes.format(rate));
+    let did = [
+        transactions.map(|rate| format!("committed {rate} transactions of SQLite")),
+        files.map(|rate| format!("wrote {rate} to other files")),
+    ];
+    let did: Vec<String> = did.into_iter().flatten().collect();
+    let did = if did.is_empty() { String::new() } else { format!("; it {}", did.join(" and ")) };
+    Some(format!(
+        "{} ran in the background. In a minute, it caused {} of writes to the device{did}. {not_its}",
+        first.workload,
+        Unit::Bytes.format(written),
+    ))
+}
+
+/// A background does at least this share of its work in a run, or its progress is not shown. Backgrounds that
+/// imitate a living system have work for a day.
+const DONE_FROM: f64 = 0.01;
+
 /// Returns a table with separate figures for the measured and the concurrent workload; `None` if the measured
 /// workload ran alone.
 fn background(series: &Series) -> Option<Table> {
-    let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
+    let row = |label: &str, name: &str, done: Option<f64>, (own, lengths_s): (Vec<OwnFigures>, Vec<f64>)| {
         let mean_of = |value: fn(&OwnFigures) -> u64| {
             let values: Vec<f64> = own.iter().map(|own| value(own) as f64).collect();
             mean(&values).unwrap_or(f64::NAN)
         };
         let blocked: Option<Vec<f64>> = own.iter().map(|own| own.blocked_s).collect();
         let longest = own.iter().filter_map(|own| own.longest_wait_s).max_by(f64::total_cmp);
+        let length_s: f64 = lengths_s.iter().sum();
+        let written: u64 = own.iter().map(|own| own.write_bytes).sum();
+        let per_minute = (length_s > 0.0).then(|| written as f64 / length_s * 60.0);
         vec![
             Cell::Name(label.to_owned()),
             Cell::Name(name.to_owned()),
@@ -452,6 +577,7 @@ fn background(series: &Series) -> Option<Table> {
             Cell::Number(mean_of(|own| own.requests).round(), Unit::Count),
             Cell::Number(mean_of(|own| own.read_bytes), Unit::Bytes),
             Cell::Number(mean_of(|own| own.write_bytes), Unit::Bytes),
+            Cell::known(per_minute, Unit::Bytes),
             Cell::known(blocked.and_then(|blocked| mean(&blocked)), Unit::S),
             Cell::known(longest, Unit::S),
         ]
@@ -463,18 +589,23 @@ fn background(series: &Series) -> Option<Table> {
             variation.runs.iter().filter_map(|run| run.background.as_ref()).collect();
         let Some(first) = others.first() else { continue };
         let done: Vec<f64> = others.iter().map(|other| other.done_share).collect();
-        rows.push(row(label, &series.workload, None, own));
-        rows.push(row(label, &first.workload, mean(&done), others.iter().map(|other| other.own).collect()));
+        let lengths_s = variation.runs.iter().map(Timed::wall_s).collect();
+        rows.push(row(label, &series.workload, None, (own, lengths_s)));
+        let done = mean(&done).filter(|done| *done >= DONE_FROM);
+        let of_others = others.iter().map(|other| (other.own, other.ran_s)).unzip();
+        rows.push(row(label, &format!("{} (background)", first.workload), done, of_others));
     }
     (!rows.is_empty()).then(|| Table {
-        caption: "Both workloads, run at the same time".into(),
+        caption: "The measured workload, and the one in the background".into(),
         columns: vec![
             Column::new("Setup"),
             Column::new("Workload"),
-            Column::noted("Done", "Share completed by the concurrent workload, mean of the runs."),
+            Column::noted("Done", "Share completed by the workload in the background, mean of the runs.")
+                .or_drop(),
             Column::noted("Requests", "Requests that the workload caused, mean of the runs."),
             Column::new("Read").or_drop(),
             Column::new("Written"),
+            Column::noted("A minute", "Bytes written, divided by the time that the workload ran."),
             Column::noted("Blocked", "Time blocked on storage, summed over all threads, mean of the runs."),
             Column::noted("Longest", "The longest wait of all runs."),
         ],
@@ -589,8 +720,15 @@ mod tests {
             workload: "web".to_owned(),
             scale: 0.1,
             seed: 1,
-            conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 1.0, full: None },
+            conditions: Conditions {
+                cpu_share: None,
+                processor: None,
+                memory_bytes: None,
+                dilate: 1.0,
+                full: None,
+            },
             variations,
+            packages: Vec::new(),
             databases: Vec::new(),
             joinable: None,
             notes: Vec::new(),

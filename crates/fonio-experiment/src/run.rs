@@ -16,11 +16,12 @@ use crate::analysed::Analysed;
 use crate::background::{BackgroundFigures, BackgroundWorker, OwnFigures};
 use crate::error::ExperimentError;
 use crate::filling::write_back;
+use crate::held::{Held, Holding};
 use crate::rounds::check_stop;
 use crate::setup::{Background, Setup};
 use crate::task::{Task, TaskResult, TaskWork};
 use crate::test_bed::{Roles, TestBed};
-use crate::work::{DATA, DATA_SHOWN, Work};
+use crate::work::{BACKGROUND_SHOWN, DATA, DATA_SHOWN, Work};
 use crate::worker::Worker;
 
 /// The workload of a run and its options.
@@ -30,7 +31,7 @@ pub struct RunOptions<'a> {
     pub work: Work<'a>,
     /// The share of the workload's full amount to run, above 0.
     pub scale: f64,
-    /// A workload that runs concurrently, on the same storage and within the same limits.
+    /// A workload that runs in the background, on the same storage and within the same limits.
     pub background: Option<Background<'a>>,
     /// The factor by which the workload's pauses are multiplied.
     pub pace: f64,
@@ -61,6 +62,8 @@ pub struct Run {
     pub devices: Vec<(String, ServeReport)>,
     /// Processor time used to serve the emulated devices during the run.
     pub server_cpu: Nanos,
+    /// The processor that the run got; `None` if it did not have the processor of another machine.
+    pub held: Option<Held>,
     /// The measured workload's own I/O, and the concurrent workload's figures; `None` without a concurrent
     /// workload.
     pub background: Option<(OwnFigures, BackgroundFigures)>,
@@ -79,7 +82,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         overrides: setup.overrides.clone(),
     };
     let task = Task {
-        work: TaskWork::of(options.work, &bed, run_options.clone())?,
+        work: TaskWork::of(options.work, &bed, setup.link, run_options.clone())?,
         socket: socket.clone(),
         result: result.clone(),
         write_back: options.write_back,
@@ -95,6 +98,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
     // The limits apply only to the run, not to its preparation. The ledger removes the control groups.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
+    let holding = Holding::begin(&mut bed, setup, &confined, options.roles)?;
     confine(&confined, &worker)?;
     other.as_ref().map_or(Ok(()), |other| confined.add(other.pid()))?;
     if let Some(share) = setup.full {
@@ -126,10 +130,21 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let (devices, usable) = (bed.reports()?, bed.usable());
+    let held = holding.map(|holding| holding.end(&mut bed)).transpose()?;
     bed.close_measured()?;
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
-    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, background })
+    Ok(Run {
+        outcome,
+        usable,
+        recording: out.to_owned(),
+        analysed,
+        marks,
+        devices,
+        server_cpu,
+        held,
+        background,
+    })
 }
 
 /// Limits a process and all that it started. What it starts from now on is limited too.
@@ -167,10 +182,11 @@ fn record_task(
     command.extend(options.roles.start_task.iter().map(Into::into));
     command.push(socket.into());
     // The folder of the data has another path in every run.
-    let copies = match options.work {
+    let mut copies = match options.work {
         Work::App(_) => vec![(bed.places[DATA].clone(), PathBuf::from(DATA_SHOWN))],
         Work::Workload(_) => Vec::new(),
     };
+    copies.extend(bed.background_top.iter().map(|top| (top.clone(), PathBuf::from(BACKGROUND_SHOWN))));
     let record_options = RecordOptions {
         select: bed.watched.to_vec(),
         command: Some(command),

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
 use fonio_system::{private, say};
-use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome, StepOutcome};
+use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
 use crate::background::{BackgroundFigures, OwnFigures};
 use crate::error::ExperimentError;
 use crate::fix::{Candidate, Measured};
+use crate::held::Held;
 use crate::proof::transactions::Joinable;
 use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times};
 use crate::run::{Run, RunOptions, run_once};
@@ -90,6 +91,9 @@ pub struct Series {
     /// The conditions that all setups have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
+    /// The packages of an app with the versions that ran, such as `redis-server 5:8.0.2-3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packages: Vec<String>,
     /// The results of each setup.
     pub variations: Vec<VariationResult>,
     /// The databases of the command that each run got as fresh copies.
@@ -150,6 +154,9 @@ pub struct RunFigures {
     pub busy_share: Option<f64>,
     /// Processor time used to serve the emulated devices during the run, in seconds.
     pub server_cpu_s: f64,
+    /// The processor that the run got; `None` if it did not have the processor of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Held>,
     /// The verdict of the report on the run.
     pub verdict: String,
     /// Duration of each phase of the workload in seconds.
@@ -193,6 +200,36 @@ pub struct StepFigures {
     /// What a unit of work is, in the singular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// The times of answers that the step's command measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub responses: Vec<ResponseFigures>,
+}
+
+/// The times of answers of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseFigures {
+    /// The kind of answer, such as `toggle`.
+    pub kind: String,
+    /// Number of answers.
+    pub count: u64,
+    /// The median in seconds.
+    pub median_s: f64,
+    /// The time in seconds that 99 % of the answers do not exceed.
+    pub p99_s: f64,
+    /// The longest time in seconds.
+    pub longest_s: f64,
+}
+
+impl ResponseFigures {
+    fn of(outcome: &ResponseOutcome) -> ResponseFigures {
+        ResponseFigures {
+            kind: outcome.kind.clone(),
+            count: outcome.count,
+            median_s: outcome.median_ns as f64 / 1e9,
+            p99_s: outcome.p99_ns as f64 / 1e9,
+            longest_s: outcome.longest_ns as f64 / 1e9,
+        }
+    }
 }
 
 impl StepFigures {
@@ -203,6 +240,7 @@ impl StepFigures {
             took_s: phase.wall_ns as f64 / 1e9,
             units: (step.count > 0).then_some(step.count),
             unit: (step.count > 0).then(|| step.kind.clone()),
+            responses: step.responses.iter().map(ResponseFigures::of).collect(),
         };
         outcome.phases.iter().zip(&outcome.steps).map(step).collect()
     }
@@ -224,6 +262,7 @@ impl RunFigures {
         RunFigures {
             think_s: run.outcome.amounts.think_ns as f64 / 1e9,
             server_cpu_s: run.server_cpu.as_secs_f64(),
+            processor: run.held,
             phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
             spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),
             steps: if matches!(work, Work::App(_)) { StepFigures::of(&run.outcome) } else { Vec::new() },
@@ -281,7 +320,7 @@ pub fn run_series(
 ) -> Result<(Series, Analysed), ExperimentError> {
     private::create_folders(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
-    if matches!(options.work, Work::App(_)) {
+    if matches!(options.work, Work::App(work) if work.has_warm_up()) {
         // The first run reads the programs' own files from this machine's disk, the later ones from the page cache.
         say!("Running {} once without measuring it …", options.work.name());
         let unmeasured = out.join("unmeasured");
@@ -303,6 +342,7 @@ pub fn run_series(
         scale: options.scale,
         seed: options.seed,
         conditions: Conditions::of(&arms[0].setup.setup),
+        packages: options.work.packages(),
         variations: results(arms, runs),
         databases: Vec::new(),
         joinable: None,
@@ -398,6 +438,7 @@ mod tests {
             seed: 1,
             conditions: Conditions::of(&setup),
             variations: [5.0, 4.0, 1.0, 9.0, 8.0, 7.0].map(result).into(),
+            packages: Vec::new(),
             databases: Vec::new(),
             joinable: None,
             notes: Vec::new(),
@@ -492,8 +533,15 @@ mod tests {
             workload: "web".to_owned(),
             scale: 0.5,
             seed: 7,
-            conditions: Conditions { cpu_share: None, memory_bytes: None, dilate: 2.5, full: Some(0.9) },
+            conditions: Conditions {
+                cpu_share: None,
+                processor: None,
+                memory_bytes: None,
+                dilate: 2.5,
+                full: Some(0.9),
+            },
             variations: vec![result(2.0)],
+            packages: Vec::new(),
             databases: Vec::new(),
             joinable: None,
             notes: vec!["The replay has no flushes.".to_owned()],

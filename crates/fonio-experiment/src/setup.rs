@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
-use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting};
+use fonio_host::{Confirmation, CpuLimit, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting};
+use fonio_processor::Calibration;
 use fonio_workload::definition::Workload;
 use fonio_workload::{DatabaseOverride, Overrides};
 use serde::{Deserialize, Serialize};
@@ -150,6 +151,9 @@ pub struct Setup {
     pub at_floor: bool,
     /// Processor and memory limits of the workload's process.
     pub limits: Limits,
+    /// The processor of another machine, whose share and cores `limits` has. Each run checks that it has the
+    /// speed of this processor.
+    pub processor: Option<Calibration>,
     /// The parameters of the workload that the setup changes.
     pub overrides: Overrides,
     /// The settings of SQLite databases that a command uses, instead of the command's own settings.
@@ -169,11 +173,14 @@ pub struct Background<'a> {
 }
 
 /// The conditions common to all setups of a plan, apart from the storage.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// The share of one processor that the process under test could use; `None` if the process was not
-    /// confined.
+    /// The share of one processor that each core of the process under test could use; `None` if the process was
+    /// not confined.
     pub cpu_share: Option<CpuShare>,
+    /// The processor of another machine to which `cpu_share` belongs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Calibration>,
     /// The memory in bytes that the process under test could use, including its page cache; `None` if the
     /// process was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +195,8 @@ impl Conditions {
     /// Returns the conditions under which a setup is measured.
     pub fn of(setup: &Setup) -> Conditions {
         Conditions {
-            cpu_share: setup.limits.cpu,
+            cpu_share: setup.limits.cpu.map(|limit: CpuLimit| limit.share),
+            processor: setup.processor.clone(),
             memory_bytes: setup.limits.memory.map(|bytes| bytes.0),
             dilate: setup.dilate,
             full: setup.full,
@@ -196,15 +204,19 @@ impl Conditions {
     }
 
     /// Returns the unusual conditions as clauses for a sentence, each after a comma.
-    pub(crate) fn told(self) -> String {
+    pub(crate) fn told(&self) -> String {
         let dilated = (self.dilate != 1.0)
             .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
         let filled =
             self.full.map(|share| format!(", on file systems filled to {}", Unit::Share.format(share)));
-        let confined = self.cpu_share.map(|share| {
-            let period_ms = share.period().as_secs_f64() * 1e3;
-            format!(", limited to {share} of one processor in periods of {period_ms:.1} ms")
-        });
+        let confined = match (&self.processor, self.cpu_share) {
+            (Some(processor), _) => Some(format!(", {}", processor.told())),
+            (None, Some(share)) => {
+                let period_ms = share.period().as_secs_f64() * 1e3;
+                Some(format!(", limited to {share} of one processor in periods of {period_ms:.1} ms"))
+            }
+            (None, None) => None,
+        };
         let memory = self.memory_bytes.map(|bytes| {
             format!(
                 ", with {} of memory for the workload and its page cache",
@@ -232,6 +244,7 @@ impl Setup {
             moved: BTreeMap::new(),
             at_floor: false,
             limits: Limits::default(),
+            processor: None,
             overrides: Overrides::default(),
             of_command: DatabaseOverride::default(),
             instead: None,

@@ -6,16 +6,18 @@
 //! preparation. Marks and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use fonio_workload::app::{App, AppPlaces, AppRunner};
+use fonio_host::{LinkRates, PrivateLink};
+use fonio_workload::app::{App, AppPlaces, AppRunner, FarEnd, Outside};
 use fonio_workload::definition::Workload;
-use fonio_workload::{Mark, Observer, Options, Outcome, Places, Progress, Runner, WorkloadError};
+use fonio_workload::{Amounts, Mark, Observer, Options, Outcome, Places, Progress, Runner};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
@@ -41,19 +43,45 @@ pub(crate) struct Task {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TaskWork {
-    Workload { workload: Box<Workload>, places: BTreeMap<String, PathBuf>, options: Options },
-    App { app: Box<App>, script: String, root: Option<PathBuf>, data: PathBuf, scratch: PathBuf, scale: f64 },
+    Workload {
+        workload: Box<Workload>,
+        places: BTreeMap<String, PathBuf>,
+        options: Options,
+    },
+    App {
+        app: Box<App>,
+        script: String,
+        root: Option<PathBuf>,
+        data: PathBuf,
+        scratch: PathBuf,
+        scale: f64,
+        /// The link to the services that declare one. The process is started at its near end.
+        link: Option<LinkRates>,
+        outside: Outside,
+    },
+}
+
+impl Task {
+    /// Returns the file to which the process of an app writes why it failed.
+    pub(crate) fn complaint(&self) -> PathBuf {
+        self.result.with_extension("error")
+    }
 }
 
 impl TaskWork {
-    pub(crate) fn of(work: Work<'_>, bed: &TestBed, options: Options) -> Result<TaskWork, ExperimentError> {
+    pub(crate) fn of(
+        work: Work<'_>,
+        bed: &TestBed,
+        link: Option<LinkRates>,
+        options: Options,
+    ) -> Result<TaskWork, ExperimentError> {
         Ok(match work {
             Work::Workload(workload) => TaskWork::Workload {
                 workload: Box::new(workload.clone()),
                 places: bed.places.clone(),
                 options,
             },
-            Work::App(AppWork { app, script, root, .. }) => {
+            Work::App(AppWork { app, script, root, outside, .. }) => {
                 let scratch = bed.scratch.join("app");
                 std::fs::create_dir(&scratch).map_err(ExperimentError::system("make", &scratch))?;
                 TaskWork::App {
@@ -63,6 +91,8 @@ impl TaskWork {
                     data: bed.places[DATA].clone(),
                     scratch,
                     scale: options.scale,
+                    link,
+                    outside: outside.clone(),
                 }
             }
         })
@@ -88,20 +118,41 @@ pub(crate) struct BackgroundResult {
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,
+    pub(crate) amounts: Amounts,
 }
 
+/// The name of the process of a workload in the background; the kernel keeps 15 bytes of it. The analysis
+/// (`fonio-analysis`, `question/threads.rs`) knows the process by this name.
+const BACKGROUND_PROCESS: &CStr = c"fonio-backgroun";
+
 /// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows the
-/// progress if standard error is a terminal. Fails with an [`ExperimentError`], which the caller prints on
-/// standard error before it exits with an error code.
-pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
+/// progress if standard error is a terminal. Returns whether the task succeeded: the reason for which an app failed is in a
+/// file, from which the run tells it once. Fails with an [`ExperimentError`], which the caller prints on standard error before
+/// it exits with an error code.
+pub fn do_task(file: &Path) -> Result<bool, ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
         .map_err(|error| ExperimentError::system("understand", file)(error.into()))?;
+    match (execute(&task), &task.work) {
+        (Ok(()), _) => Ok(true),
+        (Err(error), TaskWork::App { .. }) if std::fs::write(task.complaint(), chain(&error)).is_ok() => {
+            Ok(false)
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn execute(task: &Task) -> Result<(), ExperimentError> {
     match &task.work {
         TaskWork::Workload { workload, places, options } => {
             let places = Places { root: None, named: places.clone() };
             let mut runner = Runner::new(workload, &places, options.clone())?;
             runner.prepare(&mut ())?;
+            if task.is_background {
+                rustix::thread::set_name(BACKGROUND_PROCESS).map_err(|error| {
+                    ExperimentError::system("name", "the background's process")(error.into())
+                })?;
+            }
             let mut caller = called(&task.socket)?;
             if task.is_background {
                 let mut listening = Listener { is_quiet: true, ..Listener::default() };
@@ -109,7 +160,7 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
                     .and_then(|result| write(&task.result, &result));
                 return answer(&mut caller, &task.socket, written);
             }
-            let written = measure(&task, &mut |listening| {
+            let written = measure(task, &mut |listening| {
                 let outcome = runner.run(listening)?;
                 if task.write_back {
                     runner.write_back()?;
@@ -118,14 +169,15 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
             });
             answer(&mut caller, &task.socket, written)
         }
-        TaskWork::App { app, script, root, data, scratch, scale } => {
+        TaskWork::App { app, script, root, data, scratch, scale, link, outside } => {
             let needed = [task.socket.parent().unwrap_or(Path::new("/"))];
-            let places = AppPlaces { data, root: root.as_deref(), scratch, needed: &needed };
+            let far = link.map(|_| FarEnd { address: PrivateLink::SERVER, namespace: PrivateLink::FAR });
+            let places = AppPlaces { data, root: root.as_deref(), scratch, needed: &needed, far, outside };
             let mut runner = AppRunner::enter((**app).clone(), Some(script), *scale, &places)?;
             end_with_caller();
             runner.prepare()?;
             let mut caller = called(&task.socket)?;
-            let written = measure(&task, &mut |listening| {
+            let written = measure(task, &mut |listening| {
                 let outcome = runner.run(listening)?;
                 if task.write_back {
                     runner.write_back()?;
@@ -187,36 +239,33 @@ fn run_background(
 ) -> Result<BackgroundResult, ExperimentError> {
     let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
     let stop = runner.stop_flag();
+    let stopped = Arc::clone(&stop);
     // This thread ends only with the process.
     std::thread::spawn(move || {
         let _ = from_caller.read(&mut [0]);
         stop.store(true, Ordering::Relaxed);
     });
-    let began = Instant::now();
-    let ended_early = match runner.run(listening) {
-        Ok(_) => true,
-        Err(WorkloadError::Stopped) => false,
-        Err(error) => return Err(error.into()),
-    };
+    let outcome = runner.run_until_stopped(listening)?;
+    let ended_early = !stopped.load(Ordering::Relaxed);
     let done = if ended_early { 1.0 } else { listening.done };
-    Ok(BackgroundResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
+    let amounts = outcome.amounts;
+    Ok(BackgroundResult { done, ran_ns: outcome.wall_ns, ended_early, amounts })
 }
 
-/// Calls the process that waits at `socket`, and returns when its task is complete. Fails with
-/// [`ExperimentError::TaskFailed`] with the error message of the process.
-pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
+/// Calls the process that waits at `socket`, and returns when its task is complete. Returns whether the task succeeded; the
+/// process tells the reason of a failure. Fails with [`ExperimentError::TaskFailed`] if the process died.
+pub fn start_task(socket: &Path) -> Result<bool, ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;
     match answer.as_str() {
-        DONE => Ok(()),
-        "" => Err(failed("it died")),
-        complaint => Err(failed(complaint)),
+        DONE => Ok(true),
+        "" => Err(ExperimentError::TaskFailed {
+            status: "no outcome".to_owned(),
+            complaint: "it died".to_owned(),
+        }),
+        _ => Ok(false),
     }
-}
-
-fn failed(complaint: &str) -> ExperimentError {
-    ExperimentError::TaskFailed { status: "no outcome".to_owned(), complaint: complaint.to_owned() }
 }
 
 fn chain(error: &ExperimentError) -> String {

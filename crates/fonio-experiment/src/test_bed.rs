@@ -39,6 +39,8 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// The arguments of the role that calls [`crate::start_task`]. A socket name follows these arguments.
     pub start_task: Vec<String>,
+    /// The arguments of the role that calls [`crate::measure_speed`]. What to measure follows these arguments.
+    pub measure_speed: Vec<String>,
     /// The arguments of the role that calls [`crate::replay::Sequence::replay`]. A recording, a file or
     /// folder, and optionally `--layer calls` and `--fast` follow.
     pub replay: Vec<String>,
@@ -75,6 +77,8 @@ pub(crate) struct TestBed {
     of_folder: Vec<Entry>,
     /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
+    /// The folder of the concurrent workload.
+    pub(crate) background_top: Option<PathBuf>,
     /// The folder for each directory that the concurrent workload uses, by name.
     pub(crate) background_places: BTreeMap<String, PathBuf>,
     /// The devices whose I/O the recorder records.
@@ -107,8 +111,9 @@ impl TestBed {
             bed.places.insert(place.to_owned(), dir);
         }
         if let Some(background) = background {
-            let top = base.join("beside.d");
+            let top = base.join("background.d");
             std::fs::create_dir(&top).map_err(ExperimentError::system("make", &top))?;
+            bed.background_top = Some(top.clone());
             for place in background.workload.places.keys() {
                 let dir = top.join(place);
                 std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
@@ -218,6 +223,7 @@ impl TestBed {
             changes: Vec::new(),
             of_folder: Vec::new(),
             places: BTreeMap::new(),
+            background_top: None,
             background_places: BTreeMap::new(),
             watched: Vec::new(),
             http: None,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fonio_workload::app::App;
+use fonio_workload::app::{App, Outside};
 use fonio_workload::definition::Workload;
 
 /// The place of an app's data, by the name that a workload's places have.
@@ -10,6 +10,9 @@ pub(crate) const DATA: &str = "data";
 
 /// The path of an app's data in recordings. No fix can be applied there, because the folder is gone after the run.
 pub(crate) const DATA_SHOWN: &str = "/run/fonio/data";
+
+/// The path of the data of a workload in the background, in recordings.
+pub(crate) const BACKGROUND_SHOWN: &str = "/run/fonio/background";
 
 /// What a run measures.
 #[derive(Clone, Copy, Debug)]
@@ -25,18 +28,29 @@ pub enum Work<'a> {
 pub struct AppWork {
     /// The app.
     pub app: App,
+    /// The name in reports, such as `app:redis:session`.
+    pub name: String,
     /// The app and the script as the user wrote them, such as `app:redis`.
     pub given: String,
     /// The name of the script that runs.
     pub script: String,
     /// The root directory with the app's packages; `None` if the app uses the programs of this machine.
     pub root: Option<PathBuf>,
+    /// The packages that the app names, with their versions; empty if the app uses the programs of this machine.
+    pub versions: Vec<String>,
+    /// What the app needs from outside of its root directory.
+    pub outside: Outside,
 }
 
 impl AppWork {
     /// Returns whether the data leave the page cache before the clock starts.
     pub(crate) fn is_cold(&self) -> bool {
         self.app.scripts.get(&self.script).is_some_and(|script| script.cold)
+    }
+
+    /// Returns whether the script runs once without being measured, before the measured runs.
+    pub(crate) fn has_warm_up(&self) -> bool {
+        self.app.scripts.get(&self.script).is_some_and(|script| script.warm_up)
     }
 }
 
@@ -46,7 +60,7 @@ impl Work<'_> {
     pub fn name(&self) -> String {
         match self {
             Work::Workload(workload) => workload.name.clone(),
-            Work::App(work) => format!("app:{}:{}", work.app.name, work.script),
+            Work::App(work) => work.name.clone(),
         }
     }
 
@@ -63,6 +77,14 @@ impl Work<'_> {
         match self {
             Work::Workload(workload) => workload.places.keys().map(String::as_str).collect(),
             Work::App(_) => vec![DATA],
+        }
+    }
+
+    /// Returns the packages of an app, with their versions.
+    pub(crate) fn packages(&self) -> Vec<String> {
+        match self {
+            Work::Workload(_) => Vec::new(),
+            Work::App(work) => work.versions.clone(),
         }
     }
 

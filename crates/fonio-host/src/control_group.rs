@@ -1,7 +1,9 @@
 //! Limits the processor time and memory of processes with control groups, version 1 or 2.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fonio_core::ByteCount;
@@ -12,17 +14,63 @@ use crate::cpu_share::CpuShare;
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
+/// The number in the name of the next control group, unique in this process. It begins far above the numbers of
+/// steps, which are in the names of control groups for settings.
+static NEXT: AtomicU64 = AtomicU64::new(1_000_000);
 /// Number of attempts to empty and remove a control group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Minimum memory limit: enough for a program to start and to cache some pages.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
+/// A limit of processor time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuLimit {
+    /// The maximum share of each core, on average over all cores.
+    pub share: CpuShare,
+    /// The number of processors that the processes may use, before all other programs; `None` for all processors,
+    /// with the share of one.
+    pub cores: Option<NonZeroU32>,
+}
+
+impl From<CpuShare> for CpuLimit {
+    fn from(share: CpuShare) -> CpuLimit {
+        CpuLimit { share, cores: None }
+    }
+}
+
+impl CpuLimit {
+    /// Returns the quota and the period of the bandwidth limit, in microseconds.
+    fn quota_period_us(self) -> (u64, u64) {
+        let (quota, period) = self.share.quota_period_us();
+        (quota * u64::from(self.cores.map_or(1, NonZeroU32::get)), period)
+    }
+
+    fn settings(self, is_unified: bool) -> Vec<(&'static str, String)> {
+        let (quota, period) = self.quota_period_us();
+        let mut settings = match is_unified {
+            true => vec![("cpu.max", format!("{quota} {period}"))],
+            false => {
+                vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+            }
+        };
+        if self.cores.is_some() {
+            // With the greatest weight, other programs do not take the share away.
+            settings.push(if is_unified {
+                ("cpu.weight", "10000".to_owned())
+            } else {
+                ("cpu.shares", "262144".to_owned())
+            });
+        }
+        settings
+    }
+}
+
 /// Limits on the total resources that a set of processes may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Maximum share of one processor; `None` for no limit.
-    pub cpu: Option<CpuShare>,
+    /// Maximum processor time; `None` for no limit.
+    pub cpu: Option<CpuLimit>,
     /// Maximum memory, including the page cache that the processes fill, but not swap; `None` for no limit.
     pub memory: Option<ByteCount>,
 }
@@ -50,14 +98,14 @@ impl Confined {
             return Ok(confined);
         }
         HostError::check_root("a limit of processor time or memory")?;
-        if let Some(share) = limits.cpu {
-            let (quota, period) = share.quota_period_us();
-            confined.limit(ledger, Controller::CPU, |is_unified| match is_unified {
-                true => vec![("cpu.max", format!("{quota} {period}"))],
-                false => {
-                    vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
-                }
-            })?;
+        if let Some(limit) = limits.cpu {
+            confined.limit(ledger, Controller::CPU, |is_unified| limit.settings(is_unified))?;
+            if let Some(cores) = limit.cores {
+                let (cpus, mems) = cpus_for(cores)?;
+                confined.limit(ledger, Controller::CPUSET, |_| {
+                    vec![("cpuset.cpus", cpus.clone()), ("cpuset.mems", mems.clone())]
+                })?;
+            }
         }
         if let Some(memory) = limits.memory {
             if memory < MEMORY_LEAST {
@@ -85,12 +133,12 @@ impl Confined {
         settings: impl Fn(bool) -> Vec<(&'static str, String)>,
     ) -> Result<(), HostError> {
         let hierarchy = Hierarchy::find(controller)?;
-        let name = format!("fonio-{}-", std::process::id());
         let known = self.dirs.iter().find(|(dir, _)| dir.parent() == Some(hierarchy.dir()));
         let dir = match known {
             Some((dir, _)) => dir.clone(),
             None => {
-                let dir = hierarchy.dir().join(format!("{name}{}", ledger.steps()));
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                let dir = hierarchy.dir().join(format!("fonio-{}-{number}", std::process::id()));
                 let entry = ledger.begin(Step::Cgroup { path: dir.clone() })?;
                 fs::create_dir(&dir).map_err(HostError::system("make", &dir))?;
                 self.dirs.push((dir.clone(), entry));
@@ -112,6 +160,22 @@ impl Confined {
         Ok(())
     }
 
+    /// Changes the limit of processor time of these groups, which must have one; the processors stay the same.
+    pub fn set_cpu(&self, limit: CpuLimit) -> Result<(), HostError> {
+        let has_limit =
+            |dir: &&Path| ["cpu.max", "cpu.cfs_quota_us"].iter().any(|file| dir.join(file).exists());
+        for dir in self.dirs().filter(has_limit) {
+            let is_unified = dir.join("cpu.max").exists();
+            // A quota must never exceed what the period allows in between, so the quota is lifted first.
+            let lifted = if is_unified { None } else { Some(("cpu.cfs_quota_us", "-1".to_owned())) };
+            for (file, value) in lifted.into_iter().chain(limit.settings(is_unified)) {
+                let path = dir.join(file);
+                fs::write(&path, value).map_err(HostError::system("write", path))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the directories of the control groups, for starting processes inside them.
     pub fn dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|(dir, _)| dir.as_path())
@@ -119,13 +183,15 @@ impl Confined {
 
     /// Moves a running process with all its threads into the control groups. A process that has ended needs no limit.
     pub fn add(&self, pid: u32) -> Result<(), HostError> {
-        self.dirs().try_for_each(|dir| {
-            let path = dir.join("cgroup.procs");
-            match fs::write(&path, pid.to_string()) {
-                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
-                written => written.map_err(HostError::system("write", path)),
-            }
-        })
+        self.dirs().try_for_each(|dir| move_to(dir, pid))
+    }
+
+    /// Moves a running process into the control groups that limit processor time, but not into one that only limits
+    /// memory. A process that has ended needs no limit.
+    pub fn add_for_processor(&self, pid: u32) -> Result<(), HostError> {
+        const FILES: [&str; 3] = ["cpu.max", "cpu.cfs_quota_us", "cpuset.cpus"];
+        let dirs = self.dirs().filter(|dir| FILES.iter().any(|file| dir.join(file).exists()));
+        dirs.into_iter().try_for_each(|dir| move_to(dir, pid))
     }
 
     /// Returns the number of processes in these groups that the OOM killer has killed.
@@ -161,6 +227,12 @@ impl Controller {
         what: "processor time",
         option: "CONFIG_CGROUP_SCHED=y",
         limit_option: "CONFIG_CFS_BANDWIDTH=y",
+    };
+    const CPUSET: Controller = Controller {
+        name: "cpuset",
+        what: "the number of processors",
+        option: "CONFIG_CPUSETS=y",
+        limit_option: "CONFIG_CPUSETS=y",
     };
     const MEMORY: Controller = Controller {
         name: "memory",
@@ -223,6 +295,43 @@ impl Hierarchy {
     }
 }
 
+fn move_to(dir: &Path, pid: u32) -> Result<(), HostError> {
+    let path = dir.join("cgroup.procs");
+    match fs::write(&path, pid.to_string()) {
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(()),
+        written => written.map_err(HostError::system("write", path)),
+    }
+}
+
+/// Returns the last `cores` processors that a control group can use, and the memory nodes, as the files of the
+/// controller write them. The first processor often serves the interrupts of the machine.
+fn cpus_for(cores: NonZeroU32) -> Result<(String, String), HostError> {
+    let hierarchy = Hierarchy::find(Controller::CPUSET)?;
+    // With version 2, the root group has only the effective values.
+    let read = |name: &str| {
+        let effective = hierarchy.dir().join(format!("{name}.effective"));
+        let path = if effective.exists() { effective } else { hierarchy.dir().join(name) };
+        let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
+        Ok::<String, HostError>(text.trim().to_owned())
+    };
+    let all = listed(&read("cpuset.cpus")?);
+    let wanted = cores.get() as usize;
+    if all.len() < wanted {
+        return Err(HostError::Cores { wanted: cores.get(), has: all.len() });
+    }
+    let last: Vec<String> = all[all.len() - wanted..].iter().map(u32::to_string).collect();
+    Ok((last.join(","), read("cpuset.mems")?))
+}
+
+/// Returns the numbers of a list such as `0-3,8`.
+fn listed(text: &str) -> Vec<u32> {
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
 /// Removes the control group at `path`, after moving the group's remaining processes to the parent group.
 /// Does nothing if `path` is not in a hierarchy of control groups.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
@@ -246,4 +355,23 @@ pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
         }
     }
     Err(HostError::system("remove", path)(std::io::ErrorKind::ResourceBusy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_several_cores_has_the_quota_of_all() {
+        let share: CpuShare = "0.25".parse().expect("a share");
+        assert_eq!(CpuLimit::from(share).quota_period_us(), (1_000, 4_000));
+        assert_eq!(CpuLimit { share, cores: NonZeroU32::new(3) }.quota_period_us(), (3_000, 4_000));
+    }
+
+    #[test]
+    fn a_list_of_processors_has_ranges_and_numbers() {
+        assert_eq!(listed("0-3,8"), [0, 1, 2, 3, 8]);
+        assert_eq!(listed("5"), [5]);
+        assert_eq!(listed(""), [0_u32; 0]);
+    }
 }

@@ -66,6 +66,9 @@ pub enum HostError {
     /// The requested share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
+    /// This machine has fewer processors than the limit needs.
+    #[error("a limit to {wanted} processors needs as many, and there are only {has}")]
+    Cores { wanted: u32, has: usize },
     /// A setting cannot be applied to an object, or a change of the setting could not be undone. The field
     /// `reason` is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]

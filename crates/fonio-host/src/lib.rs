@@ -52,7 +52,7 @@ mod view;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache, start_write_back};
 pub use cleaner::Cleaner;
-pub use control_group::{Confined, Limits};
+pub use control_group::{Confined, CpuLimit, Limits};
 pub use cpu_share::CpuShare;
 pub use database_copies::{DatabaseCopies, FreshCopies};
 pub use engine::Engine;
@@ -62,7 +62,7 @@ pub use io_class::set_own_io_class;
 pub use io_priority::{IoPriority, borrow_io_class, with_io_class};
 pub use kernel::{check_scheduler, has_scheduler};
 pub use ledger::{Entry, Ledger, Recovery, Step};
-pub use link::{Link, LinkRates};
+pub use link::{Link, LinkRates, PrivateLink};
 pub use loop_device::{LoopDevice, LoopOptions};
 pub use md::{MdArray, check_md_raid0};
 pub use mount::{mount, mount_tmpfs};

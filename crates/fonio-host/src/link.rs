@@ -7,12 +7,14 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 use crate::program::run;
 
 /// The rates of a network link, seen from the phone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkRates {
     /// Rate of data sent to the phone, in bytes per second.
     pub receive: u64,
@@ -33,6 +35,46 @@ impl LinkRates {
         }
     }
 }
+
+/// A link whose two ends are network namespaces without a name. It ends with the last program at its ends, so no ledger
+/// needs to remember it.
+#[derive(Clone, Copy, Debug)]
+pub struct PrivateLink;
+
+impl PrivateLink {
+    /// The address of the far end.
+    pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+    /// The file that names the network namespace of the far end, for a program at the near end and all that it starts
+    /// (`nsenter --net=FILE`). The descriptor stays open in these programs.
+    pub const FAR: &str = "/proc/self/fd/9";
+
+    /// Returns a script for `sh -c SCRIPT sh PROGRAM ARGUMENTS`: it makes a link with these rates from its own network
+    /// namespace, the far end, to a new one, the near end, and replaces itself by the program at the near end. It must run as
+    /// root in a network namespace of its own, and needs `ip`, `tc` and `nsenter`.
+    #[must_use]
+    pub fn script(rates: LinkRates) -> String {
+        let (server, far) = (PrivateLink::SERVER, PrivateLink::FAR);
+        let client = Ipv4Addr::from(u32::from(server) - 1);
+        let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
+        let (near_end, far_end) = (shaping("near", &transmit).join(" "), shaping("far", &receive).join(" "));
+        format!(
+            "ip link set lo up && exec 9<{OWN} && exec unshare --net -- sh -c '
+            set -e
+            ip link set lo up
+            ip link add near type veth peer name far netns {far}
+            ip address add {client}/30 dev near
+            ip link set near up
+            tc {near_end}
+            nsenter --net={far} -- ip address add {server}/30 dev far
+            nsenter --net={far} -- ip link set far up
+            nsenter --net={far} -- tc {far_end}
+            exec \"$@\"' sh \"$@\""
+        )
+    }
+}
+
+/// The network namespace of the process that opens this file.
+const OWN: &str = "/proc/self/ns/net";
 
 /// A network link. Undoing its ledger removes the link.
 #[derive(Debug)]

@@ -3,15 +3,16 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_core::ByteCount;
 use fonio_host::{
-    Confined, CpuShare, Filesystem, HostError, Ledger, Limits, Link, LinkRates, LoopDevice, LoopOptions,
-    OpenWatch, Queue, Setting, Settings, Undone, borrow_scheduler, borrow_setting, mount, mount_tmpfs,
-    mounts_under, trim, trim_plan,
+    Confined, CpuLimit, CpuShare, Filesystem, HostError, Ledger, Limits, Link, LinkRates, LoopDevice,
+    LoopOptions, OpenWatch, Queue, Setting, Settings, Undone, borrow_scheduler, borrow_setting, mount,
+    mount_tmpfs, mounts_under, trim, trim_plan,
 };
 use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip, skip_part, skip_without};
@@ -437,7 +438,7 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     let state = tempfile::tempdir().expect("dir");
     let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
     let share: CpuShare = "0.2".parse().expect("a share");
-    let limits = Limits { cpu: Some(share), memory: None };
+    let limits = Limits { cpu: Some(share.into()), memory: None };
     let group = match Confined::make(&mut ledger, limits) {
         Err(error @ HostError::NoLimit { .. }) => return skip(Need::Cgroup, error),
         group => group.expect("a group"),
@@ -474,6 +475,51 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     // The control group still has a process.
     drop(ledger);
     assert!(!group_dir.exists());
+}
+
+#[test]
+fn a_confined_process_sees_its_cores_and_its_share_can_change() {
+    if !can() {
+        return;
+    }
+    let state = tempfile::tempdir().expect("dir");
+    let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
+    let limit = |share: &str, cores| CpuLimit {
+        share: share.parse().expect("a share"),
+        cores: NonZeroU32::new(cores),
+    };
+    let limits = |limit| Limits { cpu: Some(limit), memory: None };
+    let group = match Confined::make(&mut ledger, limits(limit("0.2", 1))) {
+        Err(error @ HostError::NoLimit { .. }) => return skip(Need::Cgroup, error),
+        group => group.expect("a group"),
+    };
+    // The process counts its processors after it has entered the group.
+    let mut child = Command::new("sh")
+        .args(["-c", "read go; nproc"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    group.add_for_processor(child.id()).expect("add");
+    child.stdin.take().expect("piped").write_all(b"go\n").expect("written");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1");
+
+    let quota = || -> Vec<String> {
+        let files = ["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"];
+        let texts = group.dirs().flat_map(|dir| files.map(|file| fs::read_to_string(dir.join(file))));
+        texts
+            .flatten()
+            .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    };
+    assert_eq!(quota(), ["1000", "5000"]);
+    for (share, period) in [("0.5", "2000"), ("0.1", "10000")] {
+        group.set_cpu(limit(share, 1)).expect("a new share");
+        assert_eq!(quota(), ["1000", period]);
+    }
+    let too_many = Confined::make(&mut ledger, limits(limit("0.2", 100_000))).expect_err("refused");
+    assert!(matches!(too_many, HostError::Cores { wanted: 100_000, .. }), "{too_many}");
 }
 
 #[test]

@@ -4,16 +4,18 @@
 //! apt configuration, fonio reads only the mirror. The machine's own lists and packages stay unchanged. apt
 //! verifies all downloads with Debian's keys.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use crate::architecture::Architecture;
 use crate::error::LabError;
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
-use crate::programs;
+use crate::programs::{self, POLL};
 
 /// The dynamic loader of Debian's programs, and the folder of their libraries.
 pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
@@ -28,6 +30,8 @@ const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
 /// The age after which the archive's lists are downloaded again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
+/// The file whose lock a process holds while it downloads files.
+pub(crate) const LOCK: &str = "lock";
 /// The environment variable that overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
 /// The environment variable that overrides the Debian release of guest programs: `trixie` or `sid`.
@@ -395,10 +399,49 @@ impl Archive {
 
     /// Waits until no other process downloads files, and locks the folder.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
-        let path = self.folder.join("lock");
+        let path = self.folder.join(LOCK);
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
         file.lock().map_err(LabError::system("lock", &path))?;
         Ok(file)
+    }
+
+    /// Locks the file `name` in the folder, reports to `announce` that it waits, and stops waiting when `stop` becomes true, with
+    /// [`LabError::Interrupted`].
+    pub(crate) fn lock_until(
+        &self,
+        name: &str,
+        announce: &dyn Fn(&str),
+        stop: &AtomicBool,
+    ) -> Result<File, LabError> {
+        let path = self.folder.join(name);
+        let file = File::create(&path).map_err(LabError::system("make", &path))?;
+        let mut has_waited = false;
+        while let Err(error) = file.try_lock() {
+            if let TryLockError::Error(error) = error {
+                return Err(LabError::system("lock", &path)(error));
+            }
+            if !has_waited {
+                announce("waiting for another process that fetches programs …");
+                has_waited = true;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            thread::sleep(POLL);
+        }
+        Ok(file)
+    }
+
+    /// Returns the versions of a package in the archive, newest first. The archive's lists must have been downloaded.
+    pub(crate) fn versions(&self, package: &str) -> Result<Vec<String>, LabError> {
+        let said = programs::output(self.apt("apt-cache").args(["madison", package]), "apt")?;
+        let mut versions: Vec<String> = Vec::new();
+        for version in said.lines().filter_map(|line| line.split(" | ").nth(1)) {
+            if !versions.iter().any(|known| known == version.trim()) {
+                versions.push(version.trim().to_owned());
+            }
+        }
+        Ok(versions)
     }
 
     /// Creates a temporary folder for a download. Removes the leftovers of a killed download first. The

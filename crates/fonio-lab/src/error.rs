@@ -43,6 +43,57 @@ pub enum LabError {
     /// The archive does not have the requested package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage { package: String, suite: &'static str, architecture: Architecture },
+    /// The archive has the requested package, but not in this version.
+    #[error("Debian's archive has no version {version} of `{package}`; it has {has}")]
+    NoVersion { package: String, version: String, has: String },
+    /// An image of containers cannot be pulled or read.
+    #[error(
+        "the image {image} cannot be pulled ({complaint}): save it where it is, with `podman save {image} -o {file}` or \
+         `docker save {image} -o {file}`, and add `--image-file {file}`"
+    )]
+    NoImage { image: String, complaint: String, file: String },
+    /// An image cannot be read from its file.
+    #[error("the image {image} cannot be read from {} ({complaint})", path.display())]
+    ImageUnreadable { image: String, path: PathBuf, complaint: String },
+    /// An image would have to be built.
+    #[error(
+        "the service {service} is built from {folder}, which fonio does not do: build it with `podman build -t {image} \
+         {folder}`, save it with `podman save {image} -o {file}`, and add `--image-file {file}`"
+    )]
+    ImageNotBuilt { image: String, service: String, folder: String, file: String },
+    /// A file has no image that a service uses.
+    #[error("{} holds {holds}, and the services use {wanted}: if it is one of these, write --image-file NAME={}", path.display(), path.display())]
+    ImageNotWanted { path: PathBuf, holds: String, wanted: String },
+    /// A file is not an image of containers.
+    #[error(
+        "{} is not an image of containers: make it with `podman save IMAGE -o FILE` or `docker save IMAGE -o FILE`",
+        path.display()
+    )]
+    NotAnImage { path: PathBuf },
+    /// PyPI cannot be reached.
+    #[error("PyPI cannot be read ({complaint}); is the network up?")]
+    NoPypi { complaint: String },
+    /// PyPI does not have the requested package.
+    #[error("PyPI has no package `{name}`")]
+    NoWheel { name: String },
+    /// PyPI has the requested package, but not in this version.
+    #[error(
+        "PyPI has no version {version} of `{name}`; the newest one for the Python of this Debian is {newest}"
+    )]
+    NoWheelVersion { name: String, version: String, newest: String },
+    /// The requested version of a package is for another Python.
+    #[error(
+        "version {version} of `{name}` needs another Python than the one of this Debian; name an older or a newer version"
+    )]
+    WheelForOtherPython { name: String, version: String },
+    /// Packages of PyPI need different versions of the same package.
+    #[error("pip cannot install {wheels} Change the versions in `python`.")]
+    WheelsConflict { wheels: String },
+    /// A package of PyPI cannot be built.
+    #[error(
+        "the package `{wheel}` of PyPI must be built from its sources, and this fails ({complaint}); name another version"
+    )]
+    WheelNotBuilt { wheel: String, complaint: String },
     /// A kernel has no module with this name.
     #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]
     NoModule { kernel: String, module: String },

@@ -3,11 +3,12 @@
 //! The guest has no disk and no network. The guest sends the command's output, progress events and an archive
 //! of files through virtio serial ports, each connected to a socket of this process.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,12 +23,19 @@ use crate::initramfs::Initramfs;
 use crate::kernel::KernelFiles;
 use crate::machine::{self, Machine, Place};
 use crate::modules::Modules;
+use crate::program_disk::ProgramDisk;
 use crate::programs;
 
+/// How often the received bytes are compared with the sent ones.
+const RECEIVED_POLL: Duration = Duration::from_millis(20);
 const INIT: &str = include_str!("init.sh");
 /// Kernel modules of the drivers for the virtio ports; in some kernels, the drivers are built in.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
+/// An app's programs are below a layer in memory.
+const PROGRAM_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "overlay"];
+/// The serial number of the disk with programs (`init.sh`).
+const PROGRAMS: &str = "programs";
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
 /// The purpose of a guest.
@@ -76,6 +84,8 @@ pub struct Guest {
     pub files: Initramfs,
     /// The raw images of writable disks; the first disk is `/dev/vda`.
     pub disks: Vec<PathBuf>,
+    /// The programs of an app, which the guest mounts read-only.
+    pub programs: Option<ProgramDisk>,
     /// Raw image of a writable memory card, attached through a host controller and the kernel's MMC driver:
     /// `/dev/mmcblk0`. The image's size in bytes is a power of two.
     pub card: Option<PathBuf>,
@@ -120,6 +130,8 @@ enum Event {
     End {
         /// The number of requested paths that exist in the guest.
         paths: usize,
+        /// The number of bytes that the guest sent for them.
+        bytes: u64,
     },
 }
 
@@ -131,7 +143,9 @@ impl Event {
             ["done", code, uptime] => {
                 Some(Event::Done { code: code.parse().ok()?, uptime: uptime.parse().ok()? })
             }
-            ["end", paths] => Some(Event::End { paths: paths.parse().ok()? }),
+            ["end", paths, bytes] => {
+                Some(Event::End { paths: paths.parse().ok()?, bytes: bytes.parse().ok()? })
+            }
             _ => None,
         }
     }
@@ -200,10 +214,15 @@ impl Guest {
             thread::spawn(move || pass_on(&err, &mut to_err)),
         ];
         let mut unpack = Command::new("tar");
-        unpack.args(["-xf", "-", "-C"]).arg(command.to).stdin(std::os::fd::OwnedFd::from(files));
+        unpack.args(["-xf", "-", "-C"]).arg(command.to).stdin(Stdio::piped());
         let unpacking = unpack.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let unpacking = unpacking.map_err(|error| programs::not_started(&unpack, "tar", error))?;
+        let mut unpacking = unpacking.map_err(|error| programs::not_started(&unpack, "tar", error))?;
+        let mut to_unpack = unpacking.stdin.take().expect("the input is a pipe");
+        let received = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&received);
+        let receiving = thread::spawn(move || receive(&files, &mut to_unpack, &counted));
 
+        let mut answer = control.try_clone().map_err(LabError::system("talk to", "the guest"))?;
         let (sender, events) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(control).lines().map_while(Result::ok) {
@@ -219,15 +238,27 @@ impl Guest {
             match events.recv_timeout(Duration::from_millis(100)) {
                 Ok(Event::Begun { uptime }) => begun = Some((uptime, began.elapsed().as_secs_f64())),
                 Ok(Event::Done { code, uptime }) => done = Some((code, uptime)),
-                Ok(Event::End { paths }) => sent = Some(paths),
+                Ok(Event::End { paths, bytes }) => sent = Some((paths, bytes)),
                 Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
                 Err(_) => break,
             }
         }
+        // The guest waits until its files have arrived. If it ends before that, the files are incomplete.
+        if let Some((_, bytes)) = sent {
+            while received.load(Ordering::Relaxed) < bytes
+                && !receiving.is_finished()
+                && !stop.load(Ordering::Relaxed)
+            {
+                thread::sleep(RECEIVED_POLL);
+            }
+            // A guest that has ended already reports its end below.
+            let _ = answer.write_all(b"received\n");
+        }
         if stop.load(Ordering::Relaxed) {
             return Err(LabError::Interrupted);
         }
-        let (Some((booted_s, booted_host_s)), Some((code, uptime)), Some(sent)) = (begun, done, sent) else {
+        let (Some((booted_s, booted_host_s)), Some((code, uptime)), Some((sent, _))) = (begun, done, sent)
+        else {
             machine.wait(stop)?;
             let when = match (begun, done) {
                 (None, _) => "before it was ready",
@@ -238,7 +269,7 @@ impl Guest {
         };
         machine.wait(stop)?;
         // The sockets are closed now, so the threads that copy the output end.
-        copies.into_iter().for_each(|copy| drop(copy.join()));
+        copies.into_iter().chain([receiving]).for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
         // If none of the requested paths exists, the guest sends nothing, and tar rejects empty input.
@@ -283,6 +314,16 @@ impl Guest {
         if self.card.is_some() {
             needed.extend(CARD_MODULES);
         }
+        if let Some(programs) = &self.programs {
+            needed.extend(PROGRAM_MODULES);
+            self.files.add_bytes(
+                "etc/fonio/programs",
+                0o644,
+                programs.root.display().to_string().into_bytes(),
+            );
+            self.files.add_folder(&programs.root);
+            self.files.add_copy(&programs.list, &programs.list)?;
+        }
         self.files.add_modules(&Modules::of(&self.kernel)?.for_all(&needed, &self.wishes)?);
         self.files.add_bytes("init", 0o755, INIT.as_bytes().to_vec());
         let initramfs = place.folder.join("initramfs");
@@ -295,6 +336,9 @@ impl Guest {
         for (number, disk) in self.disks.iter().enumerate() {
             let name = format!("disk{number}");
             machine::add_disk(&mut machine, &name, "raw", disk, machine::Durability::Never);
+        }
+        if let Some(programs) = &self.programs {
+            machine::add_read_only_disk(&mut machine, PROGRAMS, &programs.image);
         }
         if let Some(card) = &self.card {
             machine::add_card(&mut machine, card);
@@ -334,6 +378,23 @@ fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     }
 }
 
+/// Copies the archive of a guest's files to `to`, and counts its bytes. If nothing reads from `to` any more, discards the rest.
+fn receive(mut from: &UnixStream, to: &mut impl Write, count: &AtomicU64) {
+    let mut buffer = vec![0; 1 << 16];
+    let mut is_read = true;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(bytes) => {
+                is_read = is_read && to.write_all(&buffer[..bytes]).is_ok();
+                count.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -351,10 +412,42 @@ mod tests {
     }
 
     #[test]
+    fn received_bytes_are_counted_also_if_nobody_unpacks_them() {
+        /// Takes the first bytes only, as a tar that failed does.
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let bytes: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+        let received = |to: &mut dyn Write| {
+            let (mut guest, host) = UnixStream::pair().expect("sockets");
+            let count = AtomicU64::new(0);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    guest.write_all(&bytes).expect("it is read");
+                    guest.shutdown(std::net::Shutdown::Write).expect("it ends");
+                });
+                receive(&host, &mut { to }, &count);
+            });
+            count.into_inner()
+        };
+        let mut unpacked = Vec::new();
+        assert_eq!(received(&mut unpacked), 200_000);
+        assert_eq!(unpacked, bytes);
+        assert_eq!(received(&mut Full), 200_000);
+    }
+
+    #[test]
     fn lines_of_the_control_port() {
         assert_eq!(Event::parse("begin 6.12.1-amd64 2.71"), Some(Event::Begun { uptime: 2.71 }));
         assert_eq!(Event::parse("done 3 9.5"), Some(Event::Done { code: 3, uptime: 9.5 }));
-        assert_eq!(Event::parse("end 2"), Some(Event::End { paths: 2 }));
+        assert_eq!(Event::parse("end 2 10240"), Some(Event::End { paths: 2, bytes: 10240 }));
+        assert_eq!(Event::parse("end 2"), None);
         assert_eq!(Event::parse("done 300 9.5"), None);
     }
 }

@@ -14,6 +14,7 @@ use crate::kernel::Wanted;
 use crate::machine::check;
 use crate::needs::{MODULES, Needs};
 use crate::own_program::OwnProgram;
+use crate::program_root::{self, ProgramRoot};
 
 /// Memory of a guest. The guest's files and the data of its emulated devices are also in this memory.
 const MEMORY_MIB: u64 = 3072;
@@ -29,6 +30,8 @@ pub struct CommandHere<'a> {
     pub put: &'a [PathBuf],
     /// Files and directories to copy from the guest after the command.
     pub bring: &'a [PathBuf],
+    /// The programs of an app that the command runs.
+    pub programs: Option<&'a ProgramRoot>,
     /// Width of the terminal in columns; `None` if the output does not go to a terminal.
     pub columns: Option<usize>,
 }
@@ -61,6 +64,11 @@ impl CommandHere<'_> {
             }
         }
         let mut command = self.words.to_vec();
+        if let Some(programs) = self.programs {
+            guest.programs = Some(programs.disk(announce)?);
+            let place = format!("{}={}", program_root::PLACE, programs.place().display());
+            command.splice(0..0, ["env".to_owned(), place]);
+        }
         if let Some(columns) = self.columns {
             command.splice(0..0, ["env".to_owned(), format!("COLUMNS={columns}")]);
         }
@@ -118,6 +126,7 @@ fn prepare(
         wishes: MODULES.to_vec(),
         files,
         disks: Vec::new(),
+        programs: None,
         card: None,
     })
 }

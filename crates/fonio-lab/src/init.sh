@@ -24,6 +24,11 @@ ip link set lo up
 for module in /modules/*.ko; do
     test ! -f "$module" || insmod "$module" || echo "the module $module is not loaded"
 done
+if test -f /etc/fonio/programs; then
+    for disk in /sys/block/vd*; do
+        test "$(cat "$disk/serial")" != programs || mount -t ext4 -o ro "/dev/${disk##*/}" "$(cat /etc/fonio/programs)"
+    done
+fi
 
 # The device of a port of the host.
 port() {
@@ -38,7 +43,7 @@ if test ! -f /etc/fonio/command; then
     poweroff -f
 fi
 
-exec 3>"$(port fonio.control)"
+exec 3<>"$(port fonio.control)"
 echo "begin $(uname -r) $(cut -d ' ' -f 1 /proc/uptime)" >&3
 cd "$(cat /etc/fonio/folder)" || exit
 sh /etc/fonio/command </dev/null >"$(port fonio.out)" 2>"$(port fonio.err)"
@@ -48,7 +53,10 @@ set --
 while read -r path; do
     test ! -e "$path" || set -- "$@" "${path#/}"
 done </etc/fonio/bring
-test $# = 0 || tar -cf - -C / "$@" >"$(port fonio.files)"
-echo "end $#" >&3
+bytes=0
+test $# = 0 || bytes=$(tar -cf - -C / "$@" | tee "$(port fonio.files)" | wc -c)
+echo "end $# $bytes" >&3
+# The end of the guest drops what the host has not read yet, and the host can be slow: wait until it has everything.
+read -r _ <&3
 sync
 poweroff -f

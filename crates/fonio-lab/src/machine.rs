@@ -142,6 +142,19 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
+/// Adds a disk that the guest cannot write. Any number of guests can have it at the same time. The guest finds the disk by
+/// `name`, its serial number.
+pub(crate) fn add_read_only_disk(machine: &mut Command, name: &str, file: &Path) {
+    let description = serde_json::json!({
+        "driver": "raw",
+        "node-name": name,
+        "read-only": true,
+        "file": { "driver": "file", "filename": file, "read-only": true },
+    });
+    machine.args(["-blockdev", &description.to_string()]);
+    machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
+}
+
 /// Inserts a memory card into the guest. QEMU does not flush the card's file, so use only cards that are
 /// discarded if the guest fails.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {

@@ -50,6 +50,7 @@ const NEEDS: &[Need] = &[
     Need { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
     // Benchmarks start fio with a setpriv option that busybox lacks.
     Need { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
+    Need { word: "app:", packages: &["util-linux"], tools: &["unshare", "nsenter"], modules: &[] },
     Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
 ];
 
@@ -116,5 +117,7 @@ mod tests {
         assert_eq!(names("bench device ridata"), ["fio"]);
         assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
         assert_eq!(names("bench layers ridata --fs vfat"), ["vfat"]);
+        assert_eq!(names("run app:redis:cold --on ridata"), ["app:"]);
+        assert_eq!(names("run app:./folder --on ridata"), ["app:"]);
     }
 }

@@ -17,10 +17,10 @@ fi
 for folder in dev mnt proc run sys tmp; do
     mkdir -p "$target/$folder"
 done
-mount --make-rprivate /
+mount --make-rslave /
 mount -t proc proc "$target/proc"
 mount --rbind /sys "$target/sys"
-mount --bind /dev "$target/dev"
+make_devices "$target/dev"
 mount -t tmpfs run "$target/run"
 mount --bind "$packages" "$target/mnt"
 # No service starts here.

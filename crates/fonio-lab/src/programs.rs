@@ -1,8 +1,11 @@
 //! Runs programs that are installed on this machine.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::LabError;
 
@@ -25,6 +28,82 @@ pub(crate) fn run(command: &mut Command, package: &'static str, shown: Stdio) ->
     let name = command.get_program().to_owned();
     let out = child.wait_with_output().map_err(LabError::system("wait for", &name))?;
     if out.status.success() { Ok(()) } else { Err(failed(command, &out.stderr)) }
+}
+
+/// How often a running program is asked whether it has ended, and a lock whether it is free.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    /// What it wrote to standard error.
+    pub(crate) complaint: Vec<u8>,
+}
+
+/// Runs `command`, as [`run`] does, but kills it when `stop` becomes true, and fails then with [`LabError::Interrupted`].
+pub(crate) fn run_until(
+    command: &mut Command,
+    package: &'static str,
+    shown: Stdio,
+    stop: &AtomicBool,
+) -> Result<(), LabError> {
+    let ended = ended(command, package, shown, stop)?;
+    if ended.success { Ok(()) } else { Err(failed(command, &ended.complaint)) }
+}
+
+/// Runs `command` until it ends, or until `stop` becomes true: then it is killed, and the call fails with
+/// [`LabError::Interrupted`].
+pub(crate) fn ended(
+    command: &mut Command,
+    package: &'static str,
+    shown: Stdio,
+    stop: &AtomicBool,
+) -> Result<Ended, LabError> {
+    let child = command.stdin(Stdio::null()).stdout(shown).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| not_started(command, package, error))?;
+    let mut said = child.stderr.take().expect("it is a pipe");
+    let reader = thread::spawn(move || {
+        let mut complaint = Vec::new();
+        // A complaint that cannot be read to its end is shown as far as it was read.
+        let _ = said.read_to_end(&mut complaint);
+        complaint
+    });
+    let status = loop {
+        if stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(LabError::Interrupted);
+        }
+        match child.try_wait().map_err(LabError::system("wait for", command.get_program()))? {
+            Some(status) => break status,
+            None => thread::sleep(POLL),
+        }
+    };
+    let complaint = reader.join().unwrap_or_default();
+    if stop.load(Ordering::Relaxed) {
+        return Err(LabError::Interrupted);
+    }
+    Ok(Ended { success: status.success(), complaint })
+}
+
+/// Returns a command that runs a shell script in mount and process namespaces of its own, which end with this process. The
+/// caller adds the script's arguments.
+pub(crate) fn in_namespaces(script: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--pdeathsig",
+        "KILL",
+        "--",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--ipc",
+        "--fork",
+        "--kill-child",
+    ]);
+    command.args(["--", "sh", "-c", script, "sh"]);
+    command
 }
 
 pub(crate) fn not_started(command: &Command, package: &'static str, error: io::Error) -> LabError {

@@ -166,8 +166,9 @@ impl Contents {
     }
 }
 
-/// Returns the files of the packages `asked`, of `others` (names and patterns), and of what they depend on. Fails with
-/// [`LabError::NoPackage`] if the archive has no package with a name in `asked`.
+/// Returns the files of the packages `asked`, of `others` (names and patterns), and of what they depend on. A package in
+/// `asked` can have a version: `redis-server=5:8.0.2-3`. Fails with [`LabError::NoPackage`] or [`LabError::NoVersion`] if the
+/// archive does not have one of them.
 pub(crate) fn resolved(
     archive: &Archive,
     asked: &[String],
@@ -178,16 +179,18 @@ pub(crate) fn resolved(
         suite: archive.suite(),
         architecture: archive.architecture(),
     };
-    if let Some(name) = asked.iter().find(|name| !is_name(name)) {
+    if let Some(name) = asked.iter().find(|asked| !is_name(asked.split('=').next().unwrap_or(asked))) {
         return Err(unknown(name));
     }
     let names: Vec<&str> = others.iter().copied().chain(asked.iter().map(String::as_str)).collect();
     archive.resolve(&names).map_err(|error| {
-        let better = match &error {
-            LabError::ProgramFailed { complaint, .. } => not_located(complaint).map(unknown),
-            _ => None,
-        };
-        better.unwrap_or(error)
+        let LabError::ProgramFailed { complaint, .. } = &error else { return error };
+        if let Some((package, version)) = version_not_found(complaint) {
+            let has = archive.versions(package).unwrap_or_default().join(", ");
+            let (package, version) = (package.to_owned(), version.to_owned());
+            return LabError::NoVersion { package, version, has };
+        }
+        not_located(complaint).map(unknown).unwrap_or(error)
     })
 }
 
@@ -202,6 +205,14 @@ fn is_name(text: &str) -> bool {
 fn not_located(complaint: &str) -> Option<&str> {
     let (_, rest) = complaint.split_once("Unable to locate package ")?;
     rest.split_whitespace().next()
+}
+
+/// Returns the package and its version that apt did not find.
+fn version_not_found(complaint: &str) -> Option<(&str, &str)> {
+    let (_, rest) = complaint.split_once("Version '")?;
+    let (version, rest) = rest.split_once("' for '")?;
+    let (package, rest) = rest.split_once('\'')?;
+    rest.starts_with(" was not found").then_some((package, version))
 }
 
 /// Returns the apt search pattern for essential packages.
@@ -307,6 +318,7 @@ impl Maker<'_> {
             wishes: CHECKSUMS.to_vec(),
             files,
             disks,
+            programs: None,
             card: None,
         };
         let words = ["sh".to_owned(), "/install".to_owned()];
@@ -501,6 +513,16 @@ fn convert(image: &Path, format: &str, copy: &Path) -> Result<(), LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_apt_did_not_find_is_named() {
+        let complaint = "Reading state information...\nE: Version '9:9' for 'bash' was not found";
+        assert_eq!(version_not_found(complaint), Some(("bash", "9:9")));
+        assert_eq!(not_located(complaint), None);
+        let complaint = "E: Unable to locate package no-such-package";
+        assert_eq!(not_located(complaint), Some("no-such-package"));
+        assert_eq!(version_not_found(complaint), None);
+    }
 
     #[test]
     fn a_package_whose_members_are_not_compressed() {

@@ -44,6 +44,7 @@ static void *(*const task_registers)(void *task) = (void *)175;
 // with `___` is not part of the type's name.
 struct super_block {
 	u32 s_dev;
+	unsigned long s_magic;
 } KERNEL;
 struct inode {
 	u16 i_mode;
@@ -156,6 +157,7 @@ enum { COMM_MAX = 16 };
 #define FIELD_EXISTS 2
 #define FIELD_SHIFT_LEFT 4
 #define FIELD_SHIFT_RIGHT 5
+#define OFFSET(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_OFFSET)
 #define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_EXISTS)
 #define READ(to, from) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(from)))
 

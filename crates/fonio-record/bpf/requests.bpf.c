@@ -13,14 +13,13 @@
 // device since the last flush completed.
 
 #include "common.bpf.h"
+#include "file_of_bio.bpf.h"
 
-// include/linux/blk_types.h: the operation of a bio or request, its bit for writes, and the flag for a flush before it.
-enum { OP_MASK = 0xff, TO_DEVICE = 1, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
+// include/linux/blk_types.h: the operation of a bio or request, and the flag for a flush before it.
+enum { OP_MASK = 0xff, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
 // include/linux/sched.h
 enum { PF_KTHREAD = 0x200000 };
 enum { FORMAT_MASK = 0170000, BLOCK_DEVICE = 0060000 };
-// include/linux/page-flags.h: the low bits of `mapping` of a page without a file.
-enum { NOT_OF_FILE = 3 };
 // include/uapi/linux/bpf.h
 enum { RINGBUF_FORCE_WAKEUP = 2, RINGBUF_AVAILABLE = 0 };
 
@@ -31,40 +30,6 @@ enum { OF_JOURNAL = 1, OF_METADATA = 2, BY_KERNEL = 4, UNNOTED = 8 };
 static u64 (*const current_cgroup)(void) = (void *)80;
 static u64 (*const ring_query)(void *ring, u64 what) = (void *)134;
 
-struct gendisk {
-	int major;
-	int first_minor;
-} KERNEL;
-struct block_device {
-	struct gendisk *bd_disk;
-	u32 bd_dev;
-} KERNEL;
-struct address_space {
-	struct inode *host;
-} KERNEL;
-struct page {
-	unsigned long compound_head;
-	struct address_space *mapping;
-} KERNEL;
-// Since Linux 7.0.
-struct page___with_info {
-	unsigned long compound_info;
-} KERNEL;
-struct bio_vec {
-	struct page *bv_page;
-} KERNEL;
-struct bvec_iter {
-	u64 bi_sector;
-	u32 bi_size;
-} KERNEL;
-struct bio {
-	struct block_device *bi_bdev;
-	u32 bi_opf;
-	struct bvec_iter bi_iter;
-	void *bi_private;
-	u16 bi_vcnt;
-	struct bio_vec *bi_io_vec;
-} KERNEL;
 struct request_queue {
 	struct gendisk *disk;
 } KERNEL;
@@ -208,46 +173,6 @@ INLINE u32 disk_of(struct bio *bio)
 	return device ? number_of(device->bd_disk) : 0;
 }
 
-INLINE u32 partition_of(struct bio *bio)
-{
-	struct block_device *device = bio->bi_bdev;
-	return device ? device->bd_dev : 0;
-}
-
-// Returns the first page of a page's folio, which has the file.
-//
-// The lowest bit of a field marks a later page. The rest is the address of the first page. Since Linux 7.0, it is a mask that
-// yields that address from the page's own. A folio is smaller than 4 GiB, and no address has such upper bits.
-INLINE struct page *first_page(u64 page)
-{
-	u64 info = 0;
-	if (EXISTS(struct page, compound_head))
-		READ(info, ((struct page *)page)->compound_head);
-	else if (EXISTS(struct page___with_info, compound_info))
-		READ(info, ((struct page___with_info *)page)->compound_info);
-	if (!(info & 1))
-		return (struct page *)page;
-	return (struct page *)(info >> 32 == 0xffffffff ? page & info : info - 1);
-}
-
-// Returns the file of a bio's first page, or 0.
-INLINE struct inode *inode_of(struct bio *bio)
-{
-	struct bio_vec *vector = bio->bi_io_vec;
-	if (!bio->bi_vcnt || !vector)
-		return 0;
-	// A value read with a call is a number, so the kernel allows calculation with it.
-	u64 number = 0;
-	if (READ(number, vector->bv_page) || !number)
-		return 0;
-	struct page *page = first_page(number);
-	struct address_space *mapping = 0;
-	struct inode *inode = 0;
-	if (READ(mapping, page->mapping) || !mapping || (u64)mapping & NOT_OF_FILE || READ(inode, mapping->host))
-		return 0;
-	return inode;
-}
-
 // Whether the current thread writes the journal of ext4.
 INLINE int is_journal(const char *comm)
 {
@@ -266,8 +191,11 @@ int queued(u64 *ctx)
 	if (inode && !READ(mode, inode->i_mode)) {
 		if ((mode & FORMAT_MASK) == BLOCK_DEVICE)
 			note.flags |= OF_METADATA;
-		else if (read_identity(inode, &note.inode, &note.fs))
+		else if (read_identity(inode, &note.inode, &note.fs)) {
 			READ(note.generation, inode->i_generation);
+			if (is_own_file(inode, note.inode))
+				note.flags |= OF_METADATA;
+		}
 	}
 	name_current(&note.cause);
 	note.tid = note.cause.tid;

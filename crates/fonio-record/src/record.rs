@@ -13,6 +13,7 @@ use crate::attribution::swap;
 use crate::capture::{Capture, Feed, Probes};
 use crate::error::RecordError;
 use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary};
+use crate::probes::bios::BiosProbe;
 use crate::probes::blocked::Probe;
 use crate::probes::calls::CallsProbe;
 use crate::tracefs::disks::{self, Watched};
@@ -151,6 +152,10 @@ impl<'a> Prepared<'a> {
             },
             calls: has_calls.then(|| CallsProbe::load(options.statements)),
             processes,
+            bios: files.as_ref().and_then(|(scope, _)| match &scope.without_events[..] {
+                [] => None,
+                followed => BiosProbe::begin(followed).ok(),
+            }),
         };
         let capture = Capture { options, machine, notes, signals, layout, decoder, files, sched };
         Ok(Prepared { capture, watched, block, waits, probes, room, tracefs })

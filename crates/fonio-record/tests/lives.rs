@@ -118,6 +118,8 @@ struct Checked {
     written: Vec<Written>,
     bytes: Named,
     calls: Named,
+    /// Whether the recording says that calls are missing, as on a busy machine.
+    lost_calls: bool,
 }
 
 /// Records the writer in a folder of a file system on this machine.
@@ -178,7 +180,8 @@ fn checked_on(
         }
     }
     eprintln!("bytes: {bytes:?}, calls: {of_calls:?}, {:?}", rows.codes());
-    Some(Checked { written, bytes, calls: of_calls })
+    let lost_calls = rows.codes().contains(&"lost-calls");
+    Some(Checked { written, bytes, calls: of_calls, lost_calls })
 }
 
 /// Checks that each inode number had at least this number of files on average, and that no file got the name of
@@ -196,7 +199,7 @@ fn assert_reused(checked: &Checked, per_number: usize) {
 
 #[track_caller]
 fn assert_right(checked: &Checked) {
-    let Checked { written, bytes, calls } = checked;
+    let Checked { written, bytes, calls, .. } = checked;
     assert_eq!((bytes.wrong, calls.wrong), (0, 0), "{bytes:?} {calls:?}");
     assert!(bytes.right + bytes.unknown >= (written.len() * PAGE) as u64 * 9 / 10, "{bytes:?}");
     assert!(bytes.right > 0 || calls.right > 0, "{bytes:?} {calls:?}");
@@ -208,7 +211,8 @@ fn files_of_ext4_keep_their_names() {
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let Some(checked) = checked(&system, system.dir.path(), false, true) else { return };
     assert_reused(&checked, 100);
-    assert!(checked.calls.right + checked.calls.unknown >= FILES as u64);
+    let calls = checked.calls.right + checked.calls.unknown;
+    assert!(calls >= FILES as u64 || checked.lost_calls && calls >= FILES as u64 / 2, "{calls}");
 }
 
 #[test]

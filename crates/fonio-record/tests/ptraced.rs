@@ -337,8 +337,7 @@ fn a_command_that_cannot_be_run_is_an_error() {
     assert!(matches!(missing, RecordError::Command { .. }), "{missing:?}");
     // The shell runs a script without a first line.
     let script = scratch.path().join("script");
-    std::fs::write(&script, "exit 5\n").unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fonio_testing::write_program(&script, "exit 5\n");
     match record(&script) {
         Ok(summary) => assert_eq!(summary.command_exit, Some(5)),
         Err(error) => skip(Need::Strace, error.to_string()),

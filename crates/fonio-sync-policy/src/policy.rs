@@ -160,6 +160,10 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     if !path.starts_with('/') {
         return Err(format!("the path `{path}` does not begin with `/`; use an absolute path"));
     }
+    // Nobody wants to lose all databases of the machine at an unclean boot. In a pattern, `*` also matches `/`.
+    if class == Name::Cache && path.trim_end_matches(['/', '*', '?']).is_empty() {
+        return Err(format!("the path `{path}` contains all databases; name the folder of the cache"));
+    }
     if class != Name::Ordered && (window_ms.is_some() || to_wal.is_some()) {
         return Err("window-ms and to-wal belong to the class `ordered` only".to_owned());
     }
@@ -181,7 +185,10 @@ fn rule_of(written: Written) -> Result<Rule, String> {
         }
     };
     let is_pattern = path.contains(['*', '?']);
-    let plain = Path::new(path.trim_end_matches('/'));
+    let plain = match path.trim_end_matches('/') {
+        "" => Path::new("/"),
+        plain => Path::new(plain),
+    };
     let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
     let folder = is_folder.then(|| resolved(plain).into_owned());
     // Resolve symbolic links in the folders of the rule too, because SQLite resolves symbolic links before it
@@ -269,6 +276,17 @@ mod tests {
             "\n[[database]]\npath = 'a'\nclass = 'cache'\n",
             expect!["policy.toml, line 2: the path `a` does not begin with `/`; use an absolute path"],
         );
+        for path in ["/", "//", "/*", "/*/?*"] {
+            let error =
+                parsed(&format!("[[database]]\npath = '{path}'\nclass = 'cache'\n")).expect_err("refused");
+            assert!(error.ends_with("contains all databases; name the folder of the cache"), "{error}");
+        }
+        for path in ["/", "//"] {
+            let all = format!("[[database]]\npath = '{path}'\nclass = 'learn'\n");
+            let policy = Policy::parse(&all, Path::new("policy.toml")).expect("a policy");
+            assert_eq!(policy.rules()[0].root(), Path::new("/"));
+            assert_eq!(policy.class(Path::new("/a/b.db")), Class::Learn);
+        }
         check(
             "[[database]]\npath = '/a'\nclass = 'ordered'\nwindow-ms = 0\n",
             expect!["policy.toml, line 1: window-ms is 0; write a number from 1 to 30000"],

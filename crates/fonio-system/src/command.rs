@@ -116,7 +116,7 @@ mod tests {
 
     fn file(dir: &Path, content: &[u8], mode: u32) -> PathBuf {
         let path = dir.join(format!("program-{mode:o}-{}", content.len()));
-        fs::write(&path, content).expect("a file");
+        fonio_testing::write_program(&path, content);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
         path
     }

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 pub mod cases;
 pub mod markdown;
+mod program;
+
+pub use program::{copy_program, write_program};
 
 /// The environment variable with the needs that this machine must have, separated by commas.
 pub const REQUIRE: &str = "FONIO_REQUIRE";

@@ -58,9 +58,9 @@ pub enum WorkloadError {
         user: String,
     },
     /// A service or a command of an app failed.
-    #[error("the app {app}: {part}: {problem}")]
+    #[error("{app}: {part}: {problem}")]
     AppFailed {
-        /// The app's name.
+        /// The app, such as `the app redis`.
         app: String,
         /// The name of the service or step.
         part: String,

@@ -31,6 +31,7 @@
 
 pub mod app;
 mod clock;
+pub mod compose;
 mod confined;
 mod content;
 pub mod definition;
@@ -49,6 +50,8 @@ mod tests;
 pub use clock::monotonic_ns;
 pub use error::WorkloadError;
 pub use observer::{Mark, Observer, Progress};
-pub use outcome::{Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, StepOutcome};
+pub use outcome::{
+    Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome,
+};
 pub use places::{DatabaseOverride, Overrides, Places};
 pub use runner::{Options, Runner};

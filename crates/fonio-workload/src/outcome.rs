@@ -89,6 +89,24 @@ pub struct StepOutcome {
     pub total_ns: u64,
     /// Time of the step's longest operation in nanoseconds.
     pub longest_ns: u64,
+    /// The times of answers that the command of an app measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub responses: Vec<ResponseOutcome>,
+}
+
+/// The times of answers of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponseOutcome {
+    /// The kind of answer, such as `toggle`.
+    pub kind: String,
+    /// Number of answers.
+    pub count: u64,
+    /// The median, in nanoseconds.
+    pub median_ns: u64,
+    /// The time that 99 % of the answers do not exceed, in nanoseconds.
+    pub p99_ns: u64,
+    /// The longest time in nanoseconds.
+    pub longest_ns: u64,
 }
 
 /// The settings and size of a database at the end of the run.

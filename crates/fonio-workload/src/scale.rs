@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn repeat(times: u64, steps: Vec<Step>) -> Step {
-        Step::Repeat { times, mark: None, steps }
+        Step::Repeat { times, every: None, mark: None, steps }
     }
 
     fn executed(plan: &[Planned<'_>], round: u64, into: &mut Vec<u64>) {

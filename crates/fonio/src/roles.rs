@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use fonio_experiment::{Roles, do_task, play_apart, replay, serve_http, start_task};
+use fonio_experiment::{Roles, do_task, measure_speed, play_apart, replay, serve_http, start_task};
 use fonio_system::say;
 
 use crate::cli::run::Role;
@@ -14,7 +14,7 @@ use crate::output;
 pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,
-        Role::Task { file } => do_task(file)?,
+        Role::Task { file } => return Ok(told(do_task(file)?)),
         Role::Replay { recording, file, layer, fast, result } => {
             let done = replay::sequence(recording, (*layer).into())?.replay(file, *fast)?;
             done.save(result)?;
@@ -24,9 +24,15 @@ pub fn play(role: &Role) -> Result<Exit> {
             }
         }
         Role::Apart { file } => play_apart(file, output::text)?,
-        Role::Start { socket } => start_task(socket)?,
+        Role::Speed { what } => measure_speed(what)?,
+        Role::Start { socket } => return Ok(told(start_task(socket)?)),
     }
     Ok(Exit::Fine)
+}
+
+/// Returns the exit code of a task. Another process tells why it failed.
+fn told(has_succeeded: bool) -> Exit {
+    if has_succeeded { Exit::Fine } else { Exit::Command(1) }
 }
 
 /// Returns the command with which this program starts itself in each role.
@@ -38,6 +44,7 @@ pub fn roles() -> Result<Roles> {
         serve_http: words(&["role", "http"]),
         do_task: words(&["role", "task"]),
         start_task: words(&["role", "start"]),
+        measure_speed: words(&["role", "speed"]),
         replay: words(&["role", "replay"]),
         mount: words(&["mount", "--foreground"]),
     })

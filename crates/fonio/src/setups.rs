@@ -7,19 +7,49 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
-use fonio_experiment::{Combination, Matrix, MdRaid0, Setup, Storage};
+use fonio_experiment::{Combination, Matrix, MdRaid0, Setup, Storage, calibrate, processor_limit};
 use fonio_host::{Confirmation, Limits};
+use fonio_processor::Calibration;
+use fonio_system::say;
 
-use crate::cli::run::SetupArgs;
+use crate::cli::run::{Cpu, SetupArgs};
 use crate::commands::bench_target::check_profile;
+use crate::roles::roles;
 
 /// Returns every combination of target, file system and scheduler, with the name of the combination.
 pub fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
+    let mut setups = checked(arguments)?;
+    // Measure the processor last, because this takes seconds.
+    let (limits, processor) = limits(arguments)?;
+    for (_, setup) in &mut setups {
+        setup.limits = limits;
+        setup.processor.clone_from(&processor);
+    }
+    Ok(setups)
+}
+
+/// Returns the combinations without limits of the processor and the memory. Fails if a target cannot be used.
+pub fn checked(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
     let places = arguments.places();
     let matrix =
         Matrix { places: &places, filesystems: &arguments.filesystem, schedulers: &arguments.scheduler };
     let combinations = matrix.combinations()?.into_iter();
     combinations.map(|of| Ok((of.name.clone(), setup(&of, arguments)?))).collect()
+}
+
+/// Returns the limits of the workload or command. If the user named the processor of another machine, measures
+/// this machine's processor for a few seconds.
+pub fn limits(arguments: &SetupArgs) -> Result<(Limits, Option<Calibration>)> {
+    let memory = arguments.memory.map(ByteCount);
+    Ok(match &arguments.cpu {
+        None => (Limits { cpu: None, memory }, None),
+        Some(Cpu::Share(share)) => (Limits { cpu: Some((*share).into()), memory }, None),
+        Some(Cpu::Named(processor)) => {
+            say!("Comparing this machine's processor with {} …", processor.name);
+            let calibration = calibrate(processor, &roles()?)?;
+            (Limits { cpu: Some(processor_limit(&calibration)?), memory }, Some(calibration))
+        }
+    })
 }
 
 fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
@@ -78,7 +108,6 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         link: arguments.link,
         dilate: arguments.dilate,
         full: arguments.full,
-        limits: Limits { cpu: arguments.cpu, memory: arguments.memory.map(ByteCount) },
         ..plain
     })
 }

@@ -114,6 +114,111 @@ fn an_own_app_is_measured_step_by_step() {
     assert!(said.contains("start listener"), "{said}");
 }
 
+/// A background that waits for storage all the time.
+const SAVES: &str = "name = 'saves'
+title = 'A file saved every 10 ms'
+[places]
+data = 'the file'
+[files.state]
+place = 'data'
+name = 'state-{n}'
+[[prepare]]
+do = 'write'
+files = 'state'
+size = '16KiB'
+[[phase]]
+name = 'save'
+[[phase.thread]]
+name = 'saver'
+steps = [{ do = 'repeat', times = 100000, every = 0.01, steps = [{ do = 'overwrite', files = 'state', size = '16KiB', sync = 'end' }] }]
+";
+
+#[test]
+fn the_waits_of_a_background_are_not_those_of_the_app() {
+    if !can_run() || !has(&[Need::Sqlite3]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let saves = dir.path().join("saves.toml");
+    fs::write(&saves, SAVES).unwrap();
+    let saves = saves.to_str().unwrap();
+    // It writes a little, and then waits for no storage at all.
+    let idle = "prepare = [{ run = [\"mkdir\", \"made\"] }]\n[scripts.session]\ntitle = \"Little\"\nsteps = [{ name = \"idle\", \
+                run = [\"sh\", \"-c\", \"echo a > made/a; sync made/a; sleep 3\"] }]\n";
+    let of_app = folder(dir.path(), idle);
+    let run = run(&of_app, "", &["--background", saves]);
+    let said = text(&run.stdout);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(said.contains("saves ran in the background for "), "{said}");
+    assert!(said.contains("saves (background)"), "{said}");
+    let verdict = said.split("What was found").next().unwrap();
+    assert!(!verdict.contains("Storage is your problem"), "only the background waited: {said}");
+    let out = of_app.join("out");
+    let summary: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("summary.json")).unwrap()).unwrap();
+    let found = &summary["variations"][0]["runs"][0];
+    let bytes = |of: &str| found[of]["write_bytes"].as_u64().unwrap();
+    assert!(bytes("own") >= 4096 && bytes("beside") > bytes("own"), "{found}");
+    let report = fonio(&["report", found["recording"].as_str().unwrap(), "--json"]);
+    let report = answer(&report);
+    assert!(report.to_string().contains("/run/fonio/background/data/state-0"), "{report}");
+    let programs = report["analysis"]["blocked"]["programs"].as_array().unwrap();
+    let background = programs.iter().find(|program| program["name"] == "the background workload");
+    assert_eq!(background.unwrap()["role"], "background");
+}
+
+/// A server behind a link, which answers over the link with the address of its client.
+const BEHIND: &str = r#"
+[services.server]
+run = ["python3", "$FILES/server.py", "$SERVER"]
+ready = { port = 8000 }
+behind_link = true
+[scripts.session]
+title = "A connection over the link"
+before = [{ start = "server" }]
+steps = [{ run = ["python3", "$FILES/client.py", "$SERVER", "$DATA/said"] }, { run = ["sh", "$FILES/check.sh"] }]
+"#;
+const ADDRESS_SERVER: &str = "import socket, sys
+server = socket.create_server((sys.argv[1], 8000))
+while True:
+    client, (address, _) = server.accept()
+    client.sendall(address.encode())
+    client.close()
+";
+const ADDRESS_CLIENT: &str = "import socket, sys
+with socket.create_connection((sys.argv[1], 8000)) as client:
+    said = client.recv(100).decode()
+sys.exit(0 if said == ('198.18.0.1' if sys.argv[1] == '198.18.0.2' else '127.0.0.1') else said)
+";
+
+#[test]
+fn a_server_of_an_app_is_behind_the_link() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = folder(dir.path(), BEHIND);
+    fs::write(folder.join("server.py"), ADDRESS_SERVER).unwrap();
+    fs::write(folder.join("client.py"), ADDRESS_CLIENT).unwrap();
+    // The rates of a phone's WiFi, as tc prints them.
+    fs::write(
+        folder.join("check.sh"),
+        "set -e\ntc qdisc show dev near | grep 'tbf.*rate 4240Kbit'\n\
+         nsenter --net=/proc/self/fd/9 -- tc qdisc show dev far | grep 'tbf.*rate 8800Kbit'\n",
+    )
+    .unwrap();
+    let linked = run(&folder, "", &["--link", "wifi"]);
+    assert!(linked.status.success(), "{}", text(&linked.stderr));
+    fs::write(folder.join("check.sh"), "! ip link show dev near\n").unwrap();
+    let plain = run(&folder, "", &[]);
+    assert!(plain.status.success(), "{}", text(&plain.stderr));
+    let without =
+        self::folder(dir.path(), "[scripts.session]\ntitle = \"A test\"\nsteps = [{ run = [\"true\"] }]\n");
+    let refused = run(&without, "", &["--link", "wifi"]);
+    assert!(text(&refused.stderr).contains("the app own has no server behind a link; leave out --link"));
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn what_an_app_lacks_is_said() {
     if !can_run() {
@@ -254,4 +359,32 @@ fn three_apps_run() {
         let unnamed = report["analysis"]["files"]["unknown_share"].as_f64().unwrap();
         assert!(unnamed < 0.02, "{app}: {unnamed}");
     }
+}
+
+/// A real program on a file system that most machines lack.
+#[test]
+fn an_app_runs_in_a_guest() {
+    if !can_run() || !has(&[Need::Debian, Need::Guests]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut words = vec!["run", "app:sqlite", "--on", "sd_a1", "--fs", "f2fs", "--in", "lab:6.12"];
+    words.extend(["--scale", "0.05", "--runs", "1", "--json", "-o", out.to_str().unwrap()]);
+    let ran = fonio(&words);
+    let error = text(&ran.stderr);
+    if super::lab::CANNOT.iter().any(|why| error.contains(why)) && !ran.status.success() {
+        skip(Need::Guests, error);
+        return;
+    }
+    let series = answer(&ran);
+    let found = &series["variations"][0]["runs"][0];
+    assert!(found["requests"].as_u64().unwrap() > 10, "{found}");
+    let report = super::json(&fonio(&["report", found["recording"].as_str().unwrap(), "--json"]));
+    assert_eq!(report["analysis"]["diagnosis"]["program"], "sqlite3", "{}", report["analysis"]["diagnosis"]);
+
+    let own = folder(dir.path(), "[scripts.session]\ntitle = \"A test\"\nsteps = [{ run = [\"true\"] }]\n");
+    let refused = run(&own, "", &["--in", "lab:6.12"]);
+    let error = text(&refused.stderr);
+    assert!(error.contains("which a guest does not have: name packages in its app.toml"), "{error}");
 }

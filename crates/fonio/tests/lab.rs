@@ -8,7 +8,7 @@ use fonio_testing::{Need, skip, skip_without};
 use super::{json, text};
 
 /// Parts of fonio's messages when this machine cannot fetch a kernel or has too little memory for a guest.
-const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
+pub const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
 /// Runs fonio in a guest. Returns `None` if this machine cannot run guests; the test is then skipped.
 fn in_guest(arguments: &[&str]) -> Option<Output> {
@@ -39,6 +39,24 @@ fn a_guest_has_other_file_systems_and_hands_on_output_and_exit_code() {
     assert!(said.contains(" nilfs2 rw"), "{said}");
     assert!(errors.contains("to standard error"), "{errors}");
     assert_eq!(out.status.code(), Some(7), "{errors}");
+}
+
+/// A guest takes many seconds to boot.
+#[test]
+fn a_wrong_workload_is_an_error_before_the_guest_boots() {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        let out = command.args(["run", "--in", "lab:6.12", "--on", "sd_a1"]).args(arguments).output();
+        let out = out.expect("fonio starts");
+        (out.status.code(), text(&out.stdout).to_owned(), text(&out.stderr).to_owned())
+    };
+    let (code, _, error) = run(&["appinstal"]);
+    assert!(code == Some(2) && error.contains("the nearest name is `appinstall`"), "{error}");
+    let (code, _, error) = run(&["webbench", "--background", "phon"]);
+    assert!(code == Some(2) && error.contains("there is no workload `phon`"), "{error}");
+    let (code, list, error) = run(&[]);
+    assert!(code == Some(0) && list.contains("appinstall "), "{error}");
+    assert_eq!(error, "");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_user_mounts_with_fusermount3() {
     skip_without!(Root, Fuse, Fusermount);
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The user may be unable to read cargo's output folder, so copy the program.
-    std::fs::copy(FONIO, folder.path().join("program")).expect("there is space");
+    fonio_testing::copy_program(FONIO, &folder.path().join("program"));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).expect("it is ours");
     let script = r#"
         test -w /dev/fuse || { echo "users may not open /dev/fuse" >&2; exit 77; }

@@ -10,6 +10,7 @@ use fonio_core::{Mark, RowSink, ignore_rows};
 use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
 use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip, skip_part};
+use fonio_workload::definition::Workload;
 use serde_json::Value;
 
 use super::{answer, fonio, json, lines, split, text};
@@ -76,7 +77,10 @@ fn lists_name_what_there_is() {
     let workloads = json(&fonio(&["run", "--json"]));
     assert!(workloads.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "webbench")));
     let screen = text(&fonio(&["fix"]).stdout);
-    assert!(screen.contains("Fixes that suit this machine:") && screen.lines().count() <= 24, "{screen}");
+    // Other tests have loop devices at the same time.
+    let of_loops = 2 * screen.matches("/dev/loop").count();
+    assert!(screen.contains("Fixes that suit this machine:"), "{screen}");
+    assert!(screen.lines().count() <= 24 + of_loops, "{screen}");
     assert!(screen.contains("a unit that you name") && screen.contains("io-class"), "{screen}");
     let fixes = text(&fonio(&["fix", "--all"]).stdout);
     assert!(fixes.contains("wal-normal") && fixes.contains("never the database"), "{fixes}");
@@ -498,6 +502,78 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
+/// On a busy machine, a run with the processor of another machine is refused; the test accepts this answer too.
+#[test]
+fn a_run_has_the_processor_of_another_machine_or_is_refused() {
+    if !can_emulate() {
+        return;
+    }
+    let (_dir, place, out) = place_and_results();
+    let run = fonio(&[
+        "run",
+        "messages",
+        "--scale",
+        "0.05",
+        "--runs",
+        "1",
+        "--cpu",
+        "nexus-one",
+        "--on",
+        &place,
+        "--json",
+        "-o",
+        &out,
+    ]);
+    let said = text(&run.stderr);
+    assert!(said.contains("Comparing this machine's processor with nexus-one"), "{said}");
+    assert!(left_behind(Path::new(&place)).is_empty());
+    if !run.status.success() {
+        if said.contains("control groups") || said.contains("controller") {
+            return skip(Need::Cgroup, said);
+        }
+        let refused = said.contains("the speed of nexus-one could not be held: ")
+            || said.contains("this machine cannot imitate nexus-one: ");
+        assert!(refused, "{said}");
+        return;
+    }
+    let series = json(&run);
+    let share = series["cpu_share"].as_f64().unwrap();
+    let processor = &series["processor"];
+    assert_eq!((processor["name"].as_str(), processor["cores"].as_u64()), (Some("nexus-one"), Some(1)));
+    assert_eq!(processor["share"].as_f64().unwrap(), share);
+    let tests = processor["tests"].as_array().unwrap();
+    let names: Vec<_> = tests.iter().filter_map(|test| test["test"].as_str()).collect();
+    assert_eq!(names, ["integer", "compression"]);
+    for test in tests {
+        let (published, here) = (test["published"].as_f64().unwrap(), test["here"].as_f64().unwrap());
+        assert!((test["share"].as_f64().unwrap() * here / published - 1.0).abs() < 1e-9, "{test}");
+        assert_eq!(test["sources"][0], "https://7-cpu.com", "{test}");
+    }
+    let held = &series["variations"][0]["runs"][0]["processor"];
+    for at in ["start", "end"] {
+        let achieved = held[at].as_f64().unwrap();
+        assert!((achieved / share - 1.0).abs() <= 0.15, "{at}: {achieved} of {share}");
+    }
+}
+
+#[test]
+fn a_processor_that_does_not_exist_is_refused_with_the_names() {
+    let refused = |cpu: &str| {
+        let run = fonio(&["run", "messages", "--cpu", cpu]);
+        assert_eq!(run.status.code(), Some(2), "{cpu}");
+        text(&run.stderr).replace('\n', " ")
+    };
+    let unknown = refused("pi-44");
+    assert!(unknown.contains("no processor is called `pi-44`; the nearest name is `pi-4`"), "{unknown}");
+    let cores = refused("pi-4:9");
+    assert!(
+        cores.contains("pi-4 has 4 cores, so `9` after the colon must be a number from 1 to 4"),
+        "{cores}"
+    );
+    let share = refused("1.5");
+    assert!(share.contains("1.5 is not a share of a processor"), "{share}");
+}
+
 /// Creates a folder for workloads. Returns a guard that removes this folder, the folder's path, and a path
 /// for the results.
 fn place_and_results() -> (tempfile::TempDir, String, String) {
@@ -531,11 +607,69 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
     assert_eq!(beside["ended_early"].as_bool().unwrap(), done == 1.0, "{beside}");
     assert!(done > 0.0 && beside["ran_s"].as_f64().unwrap() > 0.0, "{beside}");
     assert!(left_behind(Path::new(place)).is_empty());
+    let told = figures["verdict"].as_str().unwrap();
+    assert!(!told.contains("background workload was blocked"), "{told}");
+    let recording = figures["recording"].as_str().unwrap();
+    let report = answer(&fonio(&["report", recording, "--json"]));
+    let programs = report["analysis"]["blocked"]["programs"].as_array().unwrap();
+    let of_background = |program: &&Value| program["name"] == "the background workload";
+    let roles: Vec<&Value> = programs.iter().filter(of_background).map(|program| &program["role"]).collect();
+    assert_eq!(roles, ["background"], "{programs:?}");
+    assert!(programs.iter().all(|program| program["name"] != "messaging"), "{programs:?}");
+    assert!(report.to_string().contains("/run/fonio/background/database/mmssms.db"), "{report}");
     let refused = fonio(&["run", "webbench", "--background", "no-such-app", "--on", place]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("no-such-app"), "{}", text(&refused.stderr));
     let command = fonio(&["fix", "prove", "bfq", "--background", "messages", "--on", place, "--", "true"]);
     assert!(text(&command.stderr).contains("cannot be used with"), "{}", text(&command.stderr));
+}
+
+/// A program that does nothing, so that only the background writes.
+const IDLE: &str = "name = 'idle'
+title = 'Nothing for ten minutes'
+[[phase]]
+name = 'idle'
+[[phase.thread]]
+name = 'idle'
+steps = [{ do = 'think', seconds = 600.0 }]
+";
+
+#[test]
+fn the_shipped_backgrounds_write_what_their_definitions_say() {
+    if !can_emulate() {
+        return;
+    }
+    let (dir, place, _) = place_and_results();
+    let place = place.as_str();
+    let idle = dir.path().join("idle.toml");
+    fs::write(&idle, IDLE).unwrap();
+    for name in ["phone", "home"] {
+        let out = dir.path().join(name).to_str().unwrap().to_owned();
+        // Ten minutes in 24 s.
+        let common = ["--pace", "0.04", "--runs", "1", "--json", "--on", place, "-o", out.as_str()];
+        let run = fonio(&[&["run", idle.to_str().unwrap(), "--background", name], &common[..]].concat());
+        let series = answer(&run);
+        let figures = &series["variations"][0]["runs"][0];
+        let beside = &figures["beside"];
+        let number = |what: &str| beside[what].as_f64().unwrap();
+        let minutes = number("ran_s") / 60.0;
+        let workload = Workload::load(name).unwrap();
+        let writers = workload.phases[0].threads.len() as f64;
+        let defined = |at: usize| beside["defined_per_min"][at].as_f64().unwrap() * minutes;
+        let transactions = number("transactions");
+        // The first round of each writer begins after a random part of its period. A busy machine is late.
+        let (low, high) = (0.5 * defined(0) - writers, 1.02 * defined(0) + writers);
+        assert!(low <= transactions && transactions <= high, "{name}: {} and {beside}", defined(0));
+        // A sync writes at least a page of the database and a page of its journal. Nothing else writes.
+        let written = number("write_bytes");
+        assert!(written >= transactions * 2.0 * 4096.0 || name == "home", "{name}: {beside}");
+        let all = figures["write_bytes"].as_f64().unwrap();
+        assert!(written <= all && number("requests") > 0.0, "{name}: {figures}");
+        assert_eq!(beside["ended_early"], false, "{name}: {beside}");
+        let bytes = number("file_bytes");
+        assert!(bytes <= 1.02 * defined(1) + 1024.0 * 1024.0, "{name}: {} and {beside}", defined(1));
+        assert!(bytes >= 0.5 * defined(1) - 1024.0 * 1024.0, "{name}: {} and {beside}", defined(1));
+    }
 }
 
 #[test]
@@ -574,7 +708,8 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     }
     let (_dir, place, out) = place_and_results();
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
-    let run = fonio(&["replay", recording, "--fast", "--runs", "1", "--json", "--on", &place, "-o", &out]);
+    let run =
+        fonio(&["replay", recording, "--fast", "--runs", "1", "--json", "--on", &place, "-o", out.as_str()]);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
     let series = json(&run);
     assert_eq!(series["workload"], "the recording webbench-on-ridata");

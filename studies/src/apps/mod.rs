@@ -3,7 +3,11 @@
 //!
 //! The run times of a second run are compared with those of the run before it (A/A): a difference between equal runs would
 //! be a fault of the experiment.
+//!
+//! The result file is written after each row. A later call with `--missing` measures the rows that the file lacks, so
+//! that the study can be divided into several calls.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,9 +15,16 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fonio_analysis::compare::interval::{Change, compare_rounds};
 use serde_json::Value;
-use xtask::results::{Cell, StudyResult};
+use xtask::results::{Cell, Origin, Quantity, StudyResult, folder};
 
 use crate::process;
+
+const ID: &str = "apps";
+const COLUMNS: [&str; 8] =
+    ["app", "device", "run time", "requests", "written", "files named", "valid", "second run / first"];
+/// The place of the run times in a row of the result.
+const RUN_TIME: usize = 1;
+const VALID: [&str; 2] = ["no", "yes"];
 
 /// The devices, with the share of the full amount of work that runs on them: a card of application class A1, the fast end of
 /// the profiles, and the slow end.
@@ -30,6 +41,9 @@ pub struct Arguments {
     /// Run these devices (default: all).
     #[arg(long, value_name = "PROFILE", value_delimiter = ',')]
     on: Vec<String>,
+    /// Keep the rows of the result file, and measure only those that it lacks.
+    #[arg(long)]
+    missing: bool,
     /// Run each app this many times on each device; an even number.
     #[arg(long, value_name = "N", default_value_t = 6)]
     runs: u32,
@@ -40,7 +54,6 @@ pub struct Arguments {
 
 /// The measurements of an app on a device.
 struct Row {
-    app: String,
     device: &'static str,
     wall_s: Vec<f64>,
     requests: Vec<f64>,
@@ -48,6 +61,21 @@ struct Row {
     /// The share of the data bytes whose file is named, in the run with the smallest share.
     named: f64,
     valid: bool,
+}
+
+impl Row {
+    /// Returns the cells of the row; the comparison of the runs follows when all rows are known.
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.device.into(),
+            Cell::rounds(self.wall_s.iter().copied().map(Some), "s", 2).with_range(),
+            Cell::rounds(self.requests.iter().copied().map(Some), "", 0),
+            Cell::rounds(self.write_mib.iter().copied().map(Some), "MiB", 1),
+            Cell::once(self.named * 100.0, "%", 1),
+            VALID[usize::from(self.valid)].into(),
+            "–".into(),
+        ]
+    }
 }
 
 /// Runs the apps and prints the table.
@@ -69,51 +97,102 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .filter(|(device, _)| arguments.on.is_empty() || arguments.on.iter().any(|on| on == device))
         .collect();
     ensure!(!devices.is_empty(), "the devices are {}", DEVICES.map(|(device, _)| device).join(", "));
-    let mut rows = Vec::new();
+    let is_part = !arguments.apps.is_empty() || !arguments.on.is_empty();
+    let kept =
+        if arguments.missing { kept(&folder().join(ID).with_extension("json"), &names)? } else { None };
+    let mut result = StudyResult::begin(ID, TITLE, "cargo studies apps", &COLUMNS)?;
+    if let Some(kept) = kept {
+        result.remark = remark(&result, &kept);
+        result.rows = kept.rows;
+    }
     for name in chosen {
         for (device, scale) in &devices {
+            if result.rows.iter().any(|row| is_of(row, name, device)) {
+                continue;
+            }
             process::check_signals()?;
             println!("{name} on {device} …");
-            rows.push(
-                measure(&fonio, name, device, *scale, arguments.runs)
-                    .with_context(|| format!("{name} on {device}"))?,
-            );
+            let row = measure(&fonio, name, device, *scale, arguments.runs)
+                .with_context(|| format!("{name} on {device}"))?;
+            result.row(name.clone(), row.cells());
+            if !is_part || arguments.missing {
+                compare(&mut result)?;
+                result.keep(true)?;
+            }
         }
     }
-    let changes = compared(&rows);
-    let columns = ["app", "device", "run time", "requests", "written", "files named", "second run / first"];
-    let title = "real programs on emulated devices: their sessions, and whether these repeat";
-    let is_complete = arguments.apps.is_empty() && arguments.on.is_empty();
-    let mut result = StudyResult::begin("apps", title, "cargo studies apps", &columns)?;
-    let mut claimed = 0;
-    for (row, change) in rows.iter().zip(&changes) {
-        claimed += u32::from(change.is_claimed());
-        result.row(
-            row.app.clone(),
-            vec![
-                row.device.into(),
-                Cell::rounds(row.wall_s.iter().copied().map(Some), "s", 2).with_range(),
-                Cell::rounds(row.requests.iter().copied().map(Some), "", 0),
-                Cell::rounds(row.write_mib.iter().copied().map(Some), "MiB", 1),
-                Cell::once(row.named * 100.0, "%", 1),
-                told(change).into(),
-            ],
-        );
-    }
+    let claimed = compare(&mut result)?;
     println!("\n{}", result.table());
-    let unnamed = rows.iter().filter(|row| row.named < NAMED_LEAST).count();
-    let invalid = rows.iter().filter(|row| !row.valid).count();
+    let count = |is_wrong: &dyn Fn(&xtask::results::Row) -> bool| {
+        result.rows.iter().filter(|row| is_wrong(row)).count()
+    };
     println!(
-        "{} rows with {} runs each ({build}). Rows with a difference between equal runs: {claimed}. Rows with less than \
-         {:.0} % of the data bytes named: {unnamed}. Rows with an invalid measurement: {invalid}.",
-        rows.len(),
-        arguments.runs,
-        NAMED_LEAST * 100.0
+        "{} rows of {} ({build}). Rows with a difference between equal runs: {claimed}. Rows with less than {:.0} % of the data \
+         bytes named: {}. Rows with an invalid measurement: {}.",
+        result.rows.len(),
+        names.len() * DEVICES.len(),
+        NAMED_LEAST * 100.0,
+        count(&|row| first(&row.cells[4]).is_none_or(|named| named < NAMED_LEAST * 100.0)),
+        count(&|row| row.cells[5] != Cell::from(VALID[1])),
     );
-    if is_complete {
-        println!("The result is in {}.", result.keep(true)?.display());
-    }
     Ok(())
+}
+
+const TITLE: &str = "real programs on emulated devices: their sessions, and whether these repeat";
+
+/// Reads the rows that were measured before. Rows of apps that no longer exist are left out.
+fn kept(path: &Path, names: &[String]) -> Result<Option<StudyResult>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut kept = StudyResult::read(path)?;
+    ensure!(kept.columns == COLUMNS, "{} has other columns; leave out --missing", path.display());
+    kept.rows.retain(|row| names.contains(&row.name));
+    Ok(Some(kept))
+}
+
+/// Names the commits of the rows that an earlier call has measured.
+fn remark(result: &StudyResult, kept: &StudyResult) -> String {
+    let commit = |result: &StudyResult| match &result.origin {
+        Origin::Measured { commit, .. } | Origin::Transcribed { commit, .. } => commit[..10].to_owned(),
+    };
+    let mut commits: BTreeSet<String> = kept.remark.split([' ', ',', '.']).map(str::to_owned).collect();
+    commits.retain(|word| word.len() == 10 && word.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    commits.insert(commit(kept));
+    commits.remove(&commit(result));
+    match commits.is_empty() {
+        true => String::new(),
+        false => {
+            format!("Earlier rows were measured at {}.", commits.into_iter().collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn is_of(row: &xtask::results::Row, app: &str, device: &str) -> bool {
+    row.name == app && row.cells[0] == Cell::from(device)
+}
+
+fn values(cell: &Cell) -> Option<Vec<f64>> {
+    match cell {
+        Cell::Quantity(Quantity { values, .. }) => values.iter().copied().collect(),
+        Cell::Text(_) => None,
+    }
+}
+
+fn first(cell: &Cell) -> Option<f64> {
+    values(cell)?.first().copied()
+}
+
+/// Compares each second run with the run before it, over all rows together, and writes the last column. Returns the
+/// number of rows with a difference.
+fn compare(result: &mut StudyResult) -> Result<usize> {
+    let times = result.rows.iter().map(|row| values(&row.cells[RUN_TIME]));
+    let times = times.collect::<Option<Vec<_>>>().context("a row has no run times")?;
+    let changes = compared(&times);
+    for (row, change) in result.rows.iter_mut().zip(&changes) {
+        *row.cells.last_mut().context("a row has cells")? = told(change).into();
+    }
+    Ok(changes.iter().filter(|change| change.is_claimed()).count())
 }
 
 /// Returns the names of the shipped apps.
@@ -125,11 +204,11 @@ fn names(fonio: &Path) -> Result<Vec<String>> {
 }
 
 /// Compares each second run with the run before it. All intervals together hold with 95 % confidence.
-fn compared(rows: &[Row]) -> Vec<Change> {
+fn compared(rows: &[Vec<f64>]) -> Vec<Change> {
     let every_second =
-        |row: &Row, from: usize| row.wall_s.iter().copied().skip(from).step_by(2).collect::<Vec<f64>>();
+        |times: &Vec<f64>, from: usize| times.iter().copied().skip(from).step_by(2).collect::<Vec<f64>>();
     let pairs: Vec<(Vec<f64>, Vec<f64>)> =
-        rows.iter().map(|row| (every_second(row, 0), every_second(row, 1))).collect();
+        rows.iter().map(|times| (every_second(times, 0), every_second(times, 1))).collect();
     let pairs: Vec<(&[f64], &[f64])> =
         pairs.iter().map(|(first, second)| (first.as_slice(), second.as_slice())).collect();
     compare_rounds(&pairs)
@@ -169,7 +248,6 @@ fn measure(fonio: &Path, app: &str, device: &'static str, scale: f64, runs: u32)
         named = named.min(1.0 - unknown.unwrap_or(0.0));
     }
     let row = Row {
-        app: app.to_owned(),
         device,
         wall_s: all("wall_s")?,
         requests: all("requests")?,
@@ -186,4 +264,53 @@ fn json(command: &mut Command) -> Result<Value> {
     // A measurement that is not valid ends with exit code 3 and has a result.
     ensure!(matches!(out.status.code(), Some(0 | 3)), "{} failed: {}", process::shown(command), out.status);
     serde_json::from_slice(&out.stdout).context("fonio printed no JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(rows: &[(&str, [f64; 6])]) -> StudyResult {
+        let mut result = StudyResult::begin(ID, TITLE, "cargo studies apps", &COLUMNS).expect("a result");
+        for (name, times) in rows {
+            let row = Row {
+                device: "sd_a1",
+                wall_s: times.to_vec(),
+                requests: vec![10.0],
+                write_mib: vec![1.0],
+                named: 1.0,
+                valid: true,
+            };
+            result.row(*name, row.cells());
+        }
+        result
+    }
+
+    #[test]
+    fn equal_runs_do_not_differ_and_others_do() {
+        let equal = ("redis", [1.00, 1.01, 1.01, 1.00, 1.00, 1.00]);
+        let mut steady = result(&[equal]);
+        assert_eq!(compare(&mut steady).expect("times"), 0);
+        assert_ne!(steady.rows[0].cells[6], Cell::from("–"), "the comparison is in the row");
+        let mut slower = result(&[equal, ("git", [1.00, 2.00, 1.01, 2.01, 1.00, 2.00])]);
+        assert_eq!(compare(&mut slower).expect("times"), 1);
+    }
+
+    #[test]
+    fn rows_of_earlier_calls_are_kept_with_their_commits() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("apps.json");
+        let times = [1.0; 6];
+        assert_eq!(kept(&path, &[]).expect("no file"), None);
+        let mut old = result(&[("redis", times), ("gone", times)]);
+        old.origin = Origin::Transcribed { commit: "0123456789abcdef".to_owned(), file: "a".to_owned() };
+        std::fs::write(&path, old.text().expect("a text")).expect("a file");
+        let kept = kept(&path, &["redis".to_owned()]).expect("a result").expect("there is a file");
+        assert_eq!(kept.rows.len(), 1);
+        assert!(is_of(&kept.rows[0], "redis", "sd_a1") && !is_of(&kept.rows[0], "redis", "ridata"));
+        let mut new = result(&[]);
+        new.remark = remark(&new, &kept);
+        assert_eq!(new.remark, "Earlier rows were measured at 0123456789.");
+        assert_eq!(remark(&result(&[]), &new).matches("0123456789").count(), 1);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! `<!-- results: ID -->` … `<!-- end -->` contains the table of a result, and `<!-- results: ID: COLUMN,
 //! COLUMN -->` contains some columns of this table. `<!-- papers: PREFIX -->` contains a line for each result
-//! whose id has this prefix. The text between the two comments is always generated.
+//! whose id has this prefix. `<!-- summary: papers -->` contains the counts of all papers. The text between the two
+//! comments is always generated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use xtask::results::{Machine, Origin, StudyResult};
 
-use crate::process;
+use crate::{paper, process};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -75,7 +76,7 @@ fn all() -> Result<Vec<(PathBuf, String)>> {
 
 /// A block of a document that is generated from results.
 struct Block<'a> {
-    /// The kind of the block: `results` or `papers`.
+    /// The kind of the block: `results`, `papers` or `summary`.
     kind: &'a str,
     /// The id of a result with optional columns, or a prefix of ids.
     name: &'a str,
@@ -84,7 +85,7 @@ struct Block<'a> {
 impl<'a> Block<'a> {
     fn begun_by(line: &'a str) -> Option<Block<'a>> {
         let (kind, name) = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once(": ")?;
-        ["results", "papers"].contains(&kind).then_some(Block { kind, name })
+        ["results", "papers", "summary"].contains(&kind).then_some(Block { kind, name })
     }
 
     fn id(&self) -> &'a str {
@@ -102,14 +103,18 @@ impl<'a> Block<'a> {
             };
             return Ok(table + &origin.map_or_else(String::new, |origin| format!("\n{origin}\n")));
         }
+        if self.kind == "summary" {
+            ensure!(self.name == "papers", "no summary is called `{}`; use `papers`", self.name);
+            return paper::summary(results);
+        }
         let mut text = "| id | shows | result |\n|---|---|---|\n".to_owned();
         let mut papers: Vec<_> = results.iter().filter(|(id, _)| id.starts_with(self.name)).collect();
         papers.sort_by_key(|(id, _)| by_number(id));
         for (id, result) in papers {
             let origin = measured(&result.origin, &result.command);
             let origin = origin.map_or_else(String::new, |origin| format!(" {origin}"));
-            let paper = id.trim_start_matches("paper-");
-            let _ = writeln!(text, "| `{paper}` | {} | {}{origin} |", result.title, result.remark);
+            let name = id.trim_start_matches("paper-");
+            let _ = writeln!(text, "| `{name}` | {} | {}{origin} |", result.title, paper::described(result)?);
         }
         Ok(text)
     }

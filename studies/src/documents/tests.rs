@@ -27,7 +27,8 @@ fn every_result_is_in_a_document() {
         let id = result.id.as_str();
         let shows = |block: &Block<'_>| match block.kind {
             "results" => block.id() == id,
-            _ => id.starts_with(block.name),
+            "papers" => id.starts_with(block.name),
+            _ => false,
         };
         assert!(blocks.iter().any(shows), "put `<!-- results: {id} -->` and `{END}` into a document");
     }
@@ -82,22 +83,22 @@ fn results() -> BTreeMap<String, StudyResult> {
     let text = r#"{ "schema": 1, "id": "paper-a", "title": "a figure", "command": "cargo studies paper a",
         "origin": { "measured": { "commit": "0123456789abcdef", "changed": false, "date": "2026-11-25", "machine":
             { "kind": "x86_64, virtual", "processors": 2, "memory_bytes": 25769803776, "kernel": "6.18.0" } } },
-        "columns": ["", "rate"],
-        "rows": [{ "name": "one", "cells": [{ "values": [1.5], "unit": "s", "decimals": 1 }] }],
-        "remark": "1 agrees." }"#;
+        "columns": ["", "published", "ours", "each run", "kind", "verdict", "published numbers", "why"],
+        "rows": [{ "name": "one", "cells": ["2 s", "1.5 s", { "values": [1.5], "unit": "s", "decimals": 1 }, "imitation",
+            "agrees", { "values": [1], "unit": "", "decimals": 0 }, ""] }],
+        "remark": "one 1.5 s." }"#;
     let result: StudyResult = serde_json::from_str(text).expect("a result");
     BTreeMap::from([(result.id.clone(), result)])
 }
 
 #[test]
 fn blocks_are_written() {
-    let text =
-        "# A\n\n<!-- results: paper-a -->\nold\n<!-- end -->\n\n<!-- papers: paper- -->\n<!-- end -->\nB\n";
+    let text = "# A\n\n<!-- results: paper-a: ours, kind -->\nold\n<!-- end -->\n\n<!-- papers: paper- -->\n<!-- end -->\nB\n";
     let origin = "Measured on 2026-11-25 at 0123456789 by `cargo studies paper a` (x86_64, virtual, 2 processors, 24 GiB, Linux 6.18.0).";
     let expected = format!(
-        "# A\n\n<!-- results: paper-a -->\n| | rate |\n|---|---|\n| one | 1.5 s |\n\n{origin}\n<!-- end -->\n\n\
-         <!-- papers: paper- -->\n| id | shows | result |\n|---|---|---|\n| `a` | a figure | 1 agrees. {origin} |\n\
-         <!-- end -->\nB\n"
+        "# A\n\n<!-- results: paper-a: ours, kind -->\n| | ours | kind |\n|---|---|---|\n| one | 1.5 s | imitation |\n\n\
+         {origin}\n<!-- end -->\n\n<!-- papers: paper- -->\n| id | shows | result |\n|---|---|---|\n| `a` | a figure | \
+         The study gives no numbers. On imitations: 1 agrees. one 1.5 s. {origin} |\n<!-- end -->\nB\n"
     );
     let written_once = written(text, &results()).expect("a document");
     assert_eq!(written_once, expected);
@@ -118,6 +119,7 @@ fn unknown_results_and_open_blocks_are_refused() {
         ("<!-- results: paper-a -->\n", "has no `<!-- end -->`"),
         ("<!-- results: paper-a -->\n<!-- results: paper-a -->\n<!-- end -->\n", "has no `<!-- end -->`"),
         ("<!-- end -->\n", "no block begins"),
+        ("<!-- summary: studies -->\n<!-- end -->\n", "no summary is called `studies`; use `papers`"),
     ] {
         let error = format!("{:#}", written(text, &results()).expect_err("it is wrong"));
         assert!(error.contains(why), "{error}");

@@ -13,7 +13,7 @@ pub struct Confined {
 impl Confined {
     pub fn new(share: CpuShare) -> Result<Self> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
-        let limits = Limits { cpu: Some(share), memory: None };
+        let limits = Limits { cpu: Some(share.into()), memory: None };
         Ok(Self { groups: Groups::make(&mut ledger, limits)?, ledger })
     }
 

@@ -146,6 +146,7 @@ fn on_other_kernels() -> Result<()> {
             wishes: vec![],
             files,
             disks: vec![],
+            programs: None,
             card: None,
         };
         let words = ["sh", "-c", &script].map(str::to_owned);

@@ -11,7 +11,7 @@ use super::bfuse_stack::{
     BFQ, BUFFERED, DEADLINE, MANY_TIMES, NO_BUFFER, NO_CFQ, SHARE, STOCK, TIMES, WITH_FULL, each, on, rate,
     raw_rate, slowed, stack, stock_rate, times,
 };
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -34,6 +34,8 @@ struct Told {
     what: String,
     quantity: Quantity,
     number: f64,
+    /// How many published numbers the row compares; 0 if an earlier row compares its number.
+    numbers: u32,
 }
 
 fn told(published: &Published) -> Result<Vec<Told>> {
@@ -45,7 +47,11 @@ fn told(published: &Published) -> Result<Vec<Told>> {
         Ok(shares[0])
     };
     let mut told = Vec::new();
-    let mut add = |what: &str, quantity, number| told.push(Told { what: what.to_owned(), quantity, number });
+    let mut add = |what: &str, quantity, number| {
+        // The study gives one gain of the I/O unit for all file systems.
+        let numbers = u32::from(!what.starts_with("f16: ") || what.ends_with(FILE_SYSTEMS[0]));
+        told.push(Told { what: what.to_owned(), quantity, number, numbers });
+    };
     add("f13: deadline over CFQ", TIMES, times(gain["deadline_over_cfq"]));
     add("f13: bFUSE, deadline over CFQ", TIMES, times(gain["buffer_and_deadline_over_cfq"]));
     add("f14: xfs over ext4", TIMES, times(over("xfs")?));
@@ -76,8 +82,13 @@ type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = told(published)?;
     if !runs.full() {
-        let numbers = told.into_iter().map(|told| told.quantity.cannot(told.what, told.number, WITH_FULL));
-        let words = [WORSE, COINCIDES, SEQUENTIAL].map(|(what, told)| Row::cannot(what, told, WITH_FULL));
+        let cannot = |told: Told| {
+            let row = told.quantity.cannot(Kind::Imitation, told.what, told.number, WITH_FULL);
+            row.of_numbers(told.numbers)
+        };
+        let numbers = told.into_iter().map(cannot);
+        let words = [WORSE, COINCIDES, SEQUENTIAL]
+            .map(|(what, told)| Row::cannot(Kind::Imitation, what, told, WITH_FULL));
         return Ok(numbers.chain(words).collect());
     }
     let filesystems: Vec<Filesystem> =
@@ -100,11 +111,11 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let stock = |name| stock_rate(&by_stack[&(name, BFQ, STOCK)]);
     let unit = |name| of(name, BFQ, NO_BUFFER);
     let mut rows = Vec::new();
-    for Told { what, quantity, number } in told {
+    for Told { what, quantity, number, numbers } in told {
         let subject = |start: &str| {
             what.strip_prefix(start).and_then(|name| FILE_SYSTEMS.iter().find(|of| name.starts_with(**of)))
         };
-        rows.push(if let Some(name) = subject("f14: ") {
+        let row = if let Some(name) = subject("f14: ") {
             quantity.effect(&what, number, &unit(name).over(&unit("ext4")), WHY_FILE_SYSTEM)
         } else if let Some(name) = subject("f16: 512 KiB unit over 4 KiB, ") {
             quantity.effect(&what, number, &unit(name).over(&stock(name)), WHY_COPY)
@@ -122,7 +133,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         } else {
             let gain = of("ext4", DEADLINE, NO_BUFFER).over(&unit("ext4"));
             quantity.effect(&what, number, &gain, NO_CFQ).because(NO_CFQ)
-        });
+        };
+        rows.push(row.of_numbers(numbers));
     }
     rows.extend(in_words(&by_stack));
     for name in FILE_SYSTEMS {
@@ -131,7 +143,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             format!("{scheduler} {rate:.0} %")
         });
         let why = "the study only plots this rate, as a share of the bare device";
-        rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
+        rows.push(Row::ours_alone(Kind::Imitation, format!("f17: bFUSE on {name}"), rates.join(", "), why));
     }
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())
 }
@@ -176,14 +188,14 @@ fn in_words(by_stack: &ByStack) -> [Row; 3] {
             COINCIDES.0,
             COINCIDES.1,
             |share| format!("in {:.0} % of the pairs of file systems", share * 100.0),
-            (&Measured::once(agreeing), 1.0..=1.0),
+            (&Kind::Imitation.once(agreeing), 1.0..=1.0),
             WHY_FILE_SYSTEM,
         ),
         Row::within(
             SEQUENTIAL.0,
             SEQUENTIAL.1,
             |_| list(sequential, 0, " %"),
-            (&Measured::once(most), 0.0..=RANDOM_MOST),
+            (&Kind::Imitation.once(most), 0.0..=RANDOM_MOST),
             "journals, nodes and checkpoints are written between the data",
         ),
     ]

@@ -5,6 +5,7 @@ use anyhow::Result;
 use fonio_host::Filesystem;
 use serde::Deserialize;
 
+use super::measured::Kind;
 use super::published::Published;
 use super::row::Row;
 use super::runs::Runs;
@@ -37,15 +38,17 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             let Some(told) = told else { continue };
             let what = format!("{} ({}), {partition}", phone.name, phone.year);
             rows.push(match (told.parse::<Filesystem>(), told.as_str()) {
-                (Ok(filesystem), _) => Row::same(what, told, Some(told), true, "")
+                (Ok(filesystem), _) => Row::same(what, told, Some(told), Kind::Construction.into(), "")
                     .noted(format!("fonio run --fs {filesystem}"))
                     .noted(runs.place_for(&[filesystem]).noted())
                     .because(device.as_str()),
-                (_, FUSE) => Row::same(what, told, Some(told), true, "")
+                (_, FUSE) => Row::same(what, told, Some(told), Kind::Construction.into(), "")
                     .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
-                (_, "yaffs2") => Row::cannot(what, told, "yaffs2 is for raw flash, and not in Linux"),
-                _ => Row::cannot(what, told, "the phone's maker has not published it"),
+                (_, "yaffs2") => {
+                    Row::cannot(Kind::Construction, what, told, "yaffs2 is for raw flash, and not in Linux")
+                }
+                _ => Row::cannot(Kind::Construction, what, told, "the phone's maker has not published it"),
             });
         }
     }

@@ -10,7 +10,7 @@ use fonio_experiment::Layers as Measurements;
 use fonio_host::Filesystem;
 use serde::Deserialize;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, RUNS_MIN, Row};
 use super::runs::{At, Runs};
@@ -51,6 +51,8 @@ pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
 /// The quantity of gains. Gains that differ by at most 10 percentage points count as equal.
 pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
+/// A layer's part of the throughput that is lost between the bare device and the mount.
+const LOSS: Quantity = Quantity::new("% of the loss", 0, 1.0, NEAR);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
@@ -94,52 +96,70 @@ fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = String>) -> Result
 }
 
 pub(super) fn each(once: &[Once], figure: impl Fn(&Once) -> Option<f64>) -> Measured {
-    Measured::runs(once.iter().map(figure))
+    Kind::Imitation.runs(once.iter().map(figure))
 }
 
 pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used, because the daemons' share of the processor was chosen to
+/// Returns the rate of `stock`, marked as known, because the daemons' share of the processor was chosen to
 /// reach this rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
-    rate(once).shaped(true)
+    rate(once).known(true)
 }
 
-/// Returns the rate of the bare device, marked as used, because the profile was fitted to the study's rate.
+/// Returns the rate of the bare device, marked as known, because the profile was fitted to the study's rate.
 pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
-    Measured::runs(mb_s.iter().copied()).shaped(true)
+    Kind::Imitation.runs(mb_s.iter().copied()).known(true)
 }
 
 pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
+/// The published numbers of the layers.
+struct Told {
+    /// The rate of the bare device, in MB/s.
+    raw: f64,
+    /// The layers of Figure 2, each with the share of this rate that remains, in percent.
+    steps: [(&'static str, f64); 3],
+    /// The parts of the loss, in the order of [`LOSERS`], in percent.
+    lost: [f64; 3],
+}
+
 /// Returns the rows of Figures 2, 3 and Table 2: the share of throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     // The study has two versions of Android; compare with the first version.
     let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
-    let raw_told = told("ics.raw_noop")?;
-    let steps = [
-        ("BLK: raw device, bfq", 100.0 - told("loss_percent_raw_cfq.ics")?),
-        ("EXT4, bfq", 100.0 - told("loss_percent_ext4.ics")?),
-        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told("ics.fuse")? / raw_told),
-    ];
+    let raw = told("ics.raw_noop")?;
     const INSTEAD: &str = "FUSE on ext4 instead of VFAT";
     let instead = 1.0 - told("fuse_instead_of_vfat_loss_percent")? / 100.0;
+    let layers = Told {
+        raw,
+        steps: [
+            ("BLK: raw device, bfq", 100.0 - told("loss_percent_raw_cfq.ics")?),
+            ("EXT4, bfq", 100.0 - told("loss_percent_ext4.ics")?),
+            ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told("ics.fuse")? / raw),
+        ],
+        // The parts of the loss are published for the second version only.
+        lost: [
+            told("share_of_loss_percent_jb.fuse")?,
+            told("share_of_loss_percent_jb.ext4")?,
+            told("share_of_loss_percent_jb.io_scheduler")?,
+        ],
+    };
     if !runs.full() {
-        let mut rows: Vec<Row> =
-            steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect();
-        rows.push(TIMES.cannot(INSTEAD, instead, WITH_FULL));
-        return Ok(rows);
+        let cannot = |quantity: Quantity, what: &str, told: f64| {
+            quantity.cannot(Kind::Imitation, what, told, WITH_FULL)
+        };
+        let steps = layers.steps.iter().map(|(what, share)| cannot(SHARE, what, *share));
+        let lost = LOSERS.iter().zip(layers.lost).map(|(what, told)| cannot(LOSS, what, told));
+        return Ok(steps.chain([cannot(TIMES, INSTEAD, instead)]).chain(lost).collect());
     }
     let at = runs.place_for(&[]);
-    let mut rows = if at.is_guest() {
-        layers_in_guest(raw_told, steps, runs, &at)?
-    } else {
-        layers_here(raw_told, steps, runs, &at)?
-    };
+    let mut rows =
+        if at.is_guest() { layers_in_guest(&layers, runs, &at)? } else { layers_here(&layers, runs, &at)? };
     // In the guest, the stock daemon is not slowed down, so no value depends on a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
     let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
@@ -165,25 +185,47 @@ fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measureme
 fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     let layer = found.layers.iter().find(|layer| layer.name == name);
     let layer = layer.with_context(|| format!("`fonio bench layers` did not measure {name}"))?;
-    Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
+    Ok(Kind::Imitation.runs(layer.write_rounds_mb_s.iter().copied()))
+}
+
+/// The layers between the device and the mount, of Figure 3, in the order of `share_of_loss_percent_jb`.
+const LOSERS: [&str; 3] =
+    ["the loss, by FUSE", "the loss, by the file system", "the loss, by the I/O scheduler"];
+
+/// Returns the rows of Figure 3: which part of the loss each layer has. The rates are those of the bare device, the device
+/// with a scheduler, the file system, and the mount. The parts add up to the whole, so the last one follows.
+fn losses(lost: [f64; 3], [raw, block, file_system, mount]: [&Measured; 4], why: &str) -> Vec<Row> {
+    let all = raw.minus(mount);
+    let parts = [file_system.minus(mount), block.minus(file_system), raw.minus(block)];
+    let row = |((what, told), part): ((&&str, f64), &Measured)| {
+        LOSS.row(*what, told, &part.over(&all).times(100.0), why)
+    };
+    let mut rows: Vec<Row> = LOSERS.iter().zip(lost).zip(&parts).map(row).collect();
+    let last = rows.pop().map(Row::following);
+    rows.extend(last);
+    rows
 }
 
 /// Returns the rows of the layers measured in a guest. The processor of the guest is slow for all layers.
-fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+fn layers_in_guest(told: &Told, runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let found = bench_layers(runs, "ext4", at)?;
-    let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
-    let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
+    let raw = of_layer(&found, "device, scheduler none")?.known(true);
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.raw);
     let names = ["device, scheduler bfq", "ext4", FUSE];
-    let rows = steps.iter().zip(names).map(|((what, told), name)| {
-        let of_raw = of_layer(&found, name)?.over(&raw).times(100.0);
-        let why = format!("{NO_CFQ}; {GUESTS_PROCESSOR}");
-        Ok(SHARE.row(*what, *told, &of_raw, &why).noted(note.clone()).noted(at.noted()))
+    let why = format!("{NO_CFQ}; {GUESTS_PROCESSOR}");
+    let layers = names.map(|name| of_layer(&found, name));
+    let [block, file_system, mount] = layers;
+    let (block, file_system, mount) = (block?, file_system?, mount?);
+    let rows = told.steps.iter().zip([&block, &file_system, &mount]).map(|((what, share), layer)| {
+        let of_raw = layer.over(&raw).times(100.0);
+        SHARE.row(*what, *share, &of_raw, &why).noted(note.clone()).noted(at.noted())
     });
-    rows.collect()
+    let of_loss = losses(told.lost, [&raw, &block, &file_system, &mount], &why);
+    Ok(rows.chain(of_loss.into_iter().map(|row| row.noted(at.noted()))).collect())
 }
 
 /// Returns the rows of the layers measured on this machine. Here, the processor is slow only for the daemon.
-fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+fn layers_here(told: &Told, runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
@@ -191,18 +233,20 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let why =
         format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);
-    let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.raw);
     let measured =
-        [Measured::runs(block.iter().copied()), rate(&found.writes[0]), stock_rate(&found.writes[1])];
-    let rows = steps.iter().zip(&measured).map(|((what, told), measured)| {
+        [Kind::Imitation.runs(block.iter().copied()), rate(&found.writes[0]), stock_rate(&found.writes[1])];
+    let rows = told.steps.iter().zip(&measured).map(|((what, share), measured)| {
         let of_raw = measured.over(&raw).times(100.0);
-        SHARE.row(*what, *told, &of_raw, &why).noted(note.clone())
+        SHARE.row(*what, *share, &of_raw, &why).noted(note.clone())
     });
     let mut rows: Vec<Row> = rows.collect();
     let share = found.cpu_share.unwrap_or(f64::NAN) * 100.0;
     let chosen = format!("the daemon has {share:.2} % of a CPU, chosen by this share");
     let last = rows.pop().map(|last| last.because(chosen));
     rows.extend(last);
+    let [block, file_system, mount] = &measured;
+    rows.extend(losses(told.lost, [&raw, block, file_system, mount], &why));
     Ok(rows)
 }
 
@@ -218,10 +262,10 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     ];
     if !runs.full() {
         let words = [(SWITCHES, FEWER), (FASTER, GROWS)];
-        let words = words.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
+        let words = words.map(|(what, told)| Row::cannot(Kind::Imitation, what, told, WITH_FULL));
         return Ok(rates
             .iter()
-            .map(|(what, rate)| RATE.cannot(*what, *rate, WITH_FULL))
+            .map(|(what, rate)| RATE.cannot(Kind::Imitation, *what, *rate, WITH_FULL))
             .chain(words)
             .collect());
     }
@@ -254,7 +298,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
         what,
         told,
         |_| shown.join(", "),
-        (&Measured::once(share), 1.0..=1.0),
+        (&Kind::Imitation.once(share), 1.0..=1.0),
         "not every step has this direction",
     )
 }
@@ -270,8 +314,11 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     const THREAD: &str = "buffer with its thread, over no buffer";
     let gain = times(published.number("bfuse.design.gain_percent.management_thread")?);
     if !runs.full() {
-        let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
-        return Ok([TIMES.cannot(THREAD, gain, WITH_FULL)].into_iter().chain(words).collect());
+        let words = WORDS.map(|(what, told)| Row::cannot(Kind::Imitation, what, told, WITH_FULL));
+        return Ok([TIMES.cannot(Kind::Imitation, THREAD, gain, WITH_FULL)]
+            .into_iter()
+            .chain(words)
+            .collect());
     }
     let mut options = vec![NO_BUFFER.to_owned()];
     let sizes = SIZES_MB.map(|mb| buffered(mb, "10ms"));
@@ -327,7 +374,7 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         ("f12: bytes of a burst", "larger with the buffer"),
     ];
     if !runs.full() {
-        return Ok(WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL)).into());
+        return Ok(WORDS.map(|(what, told)| Row::cannot(Kind::Imitation, what, told, WITH_FULL)).into());
     }
     let sizes = SIZES_MB.map(|mb| buffered(mb, "10ms"));
     let found = on_ext4(runs, [NO_BUFFER.to_owned()].into_iter().chain(sizes))?.writes;
@@ -392,9 +439,14 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             match (told, once) {
                 (Some(told), Some((once, place))) => rows.extend(counted(told, what, once, place)),
                 (Some(told), None) => {
-                    rows.push(CALLS.cannot(what("calls"), told.calls, WITH_FULL));
-                    rows.push(REQUESTS.cannot(what("requests"), told.requests, WITH_FULL));
-                    rows.push(OWN.cannot(what(OWN_WRITES), told.own_percent, WITH_FULL));
+                    rows.push(CALLS.cannot(Kind::Construction, what("calls"), told.calls, WITH_FULL));
+                    rows.push(REQUESTS.cannot(
+                        Kind::Construction,
+                        what("requests"),
+                        told.requests,
+                        WITH_FULL,
+                    ));
+                    rows.push(OWN.cannot(Kind::Imitation, what(OWN_WRITES), told.own_percent, WITH_FULL));
                 }
                 (None, Some((once, place))) => {
                     let shown = |count: Option<f64>| {
@@ -407,7 +459,10 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
                     let why = "the study has no numbers for this file system, which phones used on SD cards";
-                    rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
+                    rows.push(
+                        Row::ours_alone(Kind::Imitation, format!("{name}, {way}"), ours, why)
+                            .noted(place.noted()),
+                    );
                 }
                 (None, None) => {}
             }
@@ -458,25 +513,45 @@ struct Counted {
 /// Returns the rows of one write: the number of the daemon's write calls, of requests to the device, and of
 /// the file system's own requests.
 fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
-    let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
+    // The number of calls is the file's size over the unit or the entry, which the mount options set; the number
+    // of requests is at least the file's size over the largest request, which the profile sets.
+    let called = Kind::Construction.once(once.used.write_calls.map(|calls| calls as f64));
     let why = "the buffer is flushed every 10 ms, even if an entry is not full";
     let calls = CALLS.row(what("calls"), told.calls, &called, why).noted(place.noted());
     let why = "this kernel merges requests up to the device's limit";
-    let mut row = REQUESTS.row(what("requests"), told.requests, &Measured::once(once.writes), why);
+    let mut row = REQUESTS.row(what("requests"), told.requests, &Kind::Construction.once(once.writes), why);
     if let Some((writes, share)) = once.writes.zip(once.small_share) {
         row = row.noted(format!("{:.0} of them below 64 KiB", writes * share));
     }
     let percent = once.own_writes.zip(once.writes).map(|(own, all)| own / all * 100.0);
     let own = if percent.is_none() {
         OWN.cannot(
+            Kind::Imitation,
             what(OWN_WRITES),
             told.own_percent,
             "for this file system, recordings show the kind of some data only",
         )
     } else {
         let why = "the file systems are twelve years newer, and our file has a quarter of the size";
-        let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
+        let own = OWN.row(what(OWN_WRITES), told.own_percent, &Kind::Imitation.once(percent), why);
         own.noted(format!("{:.0} of them", once.own_writes.unwrap_or(f64::NAN)))
     };
     [calls, row.noted(place.noted()), own.noted(place.noted())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_is_divided_among_the_layers() {
+        let rate = |mb_s: f64| Kind::Imitation.runs([mb_s; 5]);
+        let rates = [rate(40.0), rate(38.0), rate(33.0), rate(7.0)];
+        let rows = losses([79.0, 16.0, 5.0], [&rates[0], &rates[1], &rates[2], &rates[3]], "");
+        let shown: Vec<String> = rows.iter().map(Row::ours).collect();
+        assert!(
+            shown[0].starts_with("79 ") && shown[1].starts_with("15 ") && shown[2].starts_with("6 "),
+            "{shown:?}"
+        );
+    }
 }

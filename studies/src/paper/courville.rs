@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use fonio_analysis::Group;
 use fonio_analysis::addresses::locality::PlaceCounts;
 use fonio_analysis::device::flushes::FlushGaps;
 use fonio_analysis::requests::size_latency::SizeLatencyRow;
-use fonio_experiment::RunFigures;
+use fonio_analysis::{Analysis, Group};
 use fonio_report::json::Report;
 
-use super::kim_io::used_in_fit;
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::{CourvilleWorkload, Published};
 use super::row::{Quantity, Row};
-use super::runs::{Named, OfGroup, OfRuns, Runs};
+use super::runs::{Named, OfGroup, Runs};
+use super::workload::knows;
 
 const DEVICE: &str = "nexus5";
 
@@ -53,91 +52,108 @@ const WHY_PLACES: &str = "the addresses that an app rewrites are not published";
 const WHY_SHARE: &str = "the workload does not include the writes of the phone's other services, and the \
     profile's write times are partly assumed";
 
+/// The reports on the runs of a workload or an app.
+struct Ran {
+    name: String,
+    reports: Vec<Rc<Report>>,
+}
+
+impl Ran {
+    /// Returns a figure of each run.
+    fn figure(&self, kind: Kind, of: impl Fn(&Analysis) -> Option<f64>) -> Measured {
+        kind.runs(self.reports.iter().map(|report| of(&report.analysis)))
+    }
+
+    /// Returns a figure of each run, marked as known if the author of the workload knew it.
+    fn chosen(&self, name: &str, of: impl Fn(&Analysis) -> Option<f64>) -> Result<Measured> {
+        Ok(self.figure(Kind::Imitation, of).known(knows(&self.name, name)?))
+    }
+}
+
 fn each(
     published: &Published,
     runs: &mut Runs,
-    mut row: impl FnMut(&CourvilleWorkload, &RunFigures, &Report) -> Result<Vec<Row>>,
+    mut row: impl FnMut(&CourvilleWorkload, &Ran) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for workload in &published.at::<Vec<CourvilleWorkload>>("courville.workload")? {
         if !runs.full() && workload.duration_ms > SHORT_MS {
             continue;
         }
-        let (run, report) = measured(runs, &workload.name)?;
-        rows.extend(row(workload, &run, &report)?);
+        rows.extend(row(workload, &measured(runs, &workload.name, &[])?)?);
     }
     Ok(rows)
 }
 
-fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
-    let series = runs.run(&[name, "--on", DEVICE, "--scheduler", "bfq", "--runs", "1"])?;
-    let run = series.named(DEVICE)?.first()?.clone();
-    let report = runs.report(&run.recording)?;
-    Ok((run, report))
-}
-
-/// Returns a value, marked as used if the workload states that it was adjusted to this figure.
-fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
-    Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
+/// Runs a workload or an app as often as the study did: five times.
+fn measured(runs: &mut Runs, name: &str, more: &[&str]) -> Result<Ran> {
+    let repeat = Runs::repeat();
+    let words = [&[name, "--on", DEVICE, "--scheduler", "bfq", "--runs", &repeat], more].concat();
+    let series = runs.run(&words)?;
+    let of_runs = &series.named(DEVICE)?.runs;
+    let reports = of_runs.iter().map(|run| runs.report(&run.recording)).collect::<Result<_>>()?;
+    Ok(Ran { name: name.to_owned(), reports })
 }
 
 pub(super) fn ratios(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    each(published, runs, |workload, _, report| {
-        let totals = &report.analysis.totals;
-        let ours = Measured::once(totals.reads as f64).over(&Measured::once(totals.writes as f64));
-        let ours = ours.shaped(used_in_fit(&workload.name, "read_write_ratio")?);
+    each(published, runs, |workload, ran| {
+        let ours = ran.chosen("read_write_ratio", |analysis| {
+            let totals = &analysis.totals;
+            (totals.writes > 0).then(|| totals.reads as f64 / totals.writes as f64)
+        })?;
         Ok(vec![RATIO.row(&workload.name, workload.read_write_ratio, &ours, WHY_COUNTS)])
     })
 }
 
 /// Returns the rows of Table II.
 pub(super) fn flush_gaps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    each(published, runs, |workload, _, report| {
+    each(published, runs, |workload, ran| {
         let (name, told) = (&workload.name, workload.flush_gap_p90);
-        let gaps = report.analysis.flushes.gaps.as_ref();
         let row =
             |quantity: Quantity, what: &str, published: f64, unit: f64, of: fn(&FlushGaps) -> Option<u64>| {
-                let ours = gaps.and_then(of).map(|p90| p90 as f64 * unit);
-                quantity.row(format!("{name}, {what}"), published, &Measured::once(ours), WHY_GAPS)
+                let ours = ran.chosen(&format!("flush_gap_p90_{what}"), |analysis| {
+                    Some(of(analysis.flushes.gaps.as_ref()?)? as f64 * unit)
+                })?;
+                Ok::<_, anyhow::Error>(quantity.row(format!("{name}, {what}"), published, &ours, WHY_GAPS))
             };
         Ok(vec![
-            row(GAP_REQUESTS, "requests", told.requests, 1.0, |gaps| gaps.requests.p90),
-            row(GAP_KB, "kB", told.kb, 1e-3, |gaps| gaps.bytes.p90),
-            row(GAP_SECONDS, "seconds", told.seconds, 1e-9, |gaps| gaps.time_ns.p90),
+            row(GAP_REQUESTS, "requests", told.requests, 1.0, |gaps| gaps.requests.p90)?,
+            row(GAP_KB, "kb", told.kb, 1e-3, |gaps| gaps.bytes.p90)?,
+            row(GAP_SECONDS, "s", told.seconds, 1e-9, |gaps| gaps.time_ns.p90)?,
         ])
     })
 }
 
 /// Returns the rows of Table III.
 pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    each(published, runs, |workload, _, report| {
-        let name = &workload.name;
-        let totals = &report.analysis.totals;
-        let what = |what: &str| format!("{name}, {what}");
-        let (reads, writes) = (totals.reads as f64, totals.writes as f64);
-        let (reads, writes) = (adjusted(reads, name, "reads")?, adjusted(writes, name, "writes")?);
+    each(published, runs, |workload, ran| {
+        let what = |what: &str| format!("{}, {what}", workload.name);
+        let reads = ran.chosen("reads", |analysis| Some(analysis.totals.reads as f64))?;
+        let writes = ran.chosen("writes", |analysis| Some(analysis.totals.writes as f64))?;
         let told = workload.io_latency_percent;
         Ok(vec![
             REQUESTS.row(what("reads"), workload.reads, &reads, WHY_COUNTS),
             REQUESTS.row(what("writes"), workload.writes, &writes, WHY_COUNTS),
-            SECONDS.row(what("duration"), workload.duration_ms / 1e3, &duration_s(name, report)?, WHY_COUNTS),
-            PERCENT.row(what("latency"), told, &share_percent(name, report)?, WHY_SHARE),
+            SECONDS.row(what("duration"), workload.duration_ms / 1e3, &duration_s(ran)?, WHY_COUNTS),
+            PERCENT.row(what("latency"), told, &share_percent(ran)?, WHY_SHARE),
         ])
     })
 }
 
-/// Returns the run time, marked as used because the workload's pauses were adjusted to the published
+/// Returns the run times, marked as known because the workload's pauses were adjusted to the published
 /// duration.
-fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
-    adjusted(report.analysis.span.duration_ns.as_secs_f64(), workload, "duration_ms")
+fn duration_s(ran: &Ran) -> Result<Measured> {
+    ran.chosen("duration_ms", |analysis| Some(analysis.span.duration_ns.as_secs_f64()))
 }
 
-/// Returns the sum of latencies divided by the run time, as the study computes it. If the run time is marked
-/// as used, the share is marked too.
-fn share_percent(workload: &str, report: &Report) -> Result<Measured> {
-    let seconds = duration_s(workload, report)?;
-    let share = report.analysis.io_share.all.as_ref().map(|share| share.latency_sum_share * 100.0);
-    Ok(Measured::once(share).shaped(seconds.is_used()))
+/// Returns the sums of latencies divided by the run times, as the study computes them. If the run times are marked
+/// as known, the shares are marked too.
+fn share_percent(ran: &Ran) -> Result<Measured> {
+    let origin = duration_s(ran)?.origin();
+    let share = ran.chosen("io_latency_percent", |analysis| {
+        Some(analysis.io_share.all.as_ref()?.latency_sum_share * 100.0)
+    })?;
+    Ok(share.known(origin.is_known()))
 }
 
 fn group(percent: f64) -> &'static str {
@@ -150,11 +166,10 @@ fn group(percent: f64) -> &'static str {
 
 /// Returns the rows of Figure 7.
 pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    each(published, runs, |workload, _, report| {
-        let ours = share_percent(&workload.name, report)?;
+    each(published, runs, |workload, ran| {
+        let ours = share_percent(ran)?;
         let theirs = workload.io_latency_percent;
-        let row =
-            Row::same(&workload.name, group(theirs), ours.value().map(group), ours.is_used(), WHY_SHARE);
+        let row = Row::same(&workload.name, group(theirs), ours.value().map(group), ours.origin(), WHY_SHARE);
         let shown = ours.value().map_or_else(|| "-".to_owned(), |ours| format!("{ours:.1} %"));
         Ok(vec![row.noted(format!("{shown}, published {theirs:.1} %"))])
     })
@@ -166,40 +181,46 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
-    each(published, runs, |workload, _, report| {
+    each(published, runs, |workload, ran| {
         let name = &workload.name;
-        let analysis = &report.analysis;
         let mut rows = Vec::new();
         for (key, told) in size_shares.get(name).into_iter().flatten() {
             let what = format!("{name}, {}", key.replace('_', " "));
             rows.push(match key.split_once('_').context("a share's key lacks a size")?.1 {
                 size @ ("4k" | "below_16k" | "below_64k") => {
                     let group = group_of(key)?;
-                    let share = analysis.sizes_of(group).map(|sizes| match size {
-                        "4k" => sizes.up_to_4k_share,
-                        "below_16k" => sizes.below_16k_share,
-                        _ => sizes.below_64k_share,
+                    // The workload sets the sizes of its calls, and the numbers of large and small ones.
+                    let share = ran.figure(Kind::Construction, |analysis| {
+                        let sizes = analysis.sizes_of(group)?;
+                        Some(match size {
+                            "4k" => sizes.up_to_4k_share,
+                            "below_16k" => sizes.below_16k_share,
+                            _ => sizes.below_64k_share,
+                        })
                     });
-                    SIZE_SHARE.row(what, told * 100.0, &Measured::once(share).times(100.0), WHY_SIZES)
+                    SIZE_SHARE.row(what, told * 100.0, &share.times(100.0), WHY_SIZES)
                 }
                 _ => {
                     let (group, over_ms) = over(key)?;
-                    let median =
-                        analysis.service_of(group).and_then(|service| service.p50).map(|ns| ns as f64);
+                    let median = ran.figure(Kind::Imitation, |analysis| {
+                        analysis.service_of(group)?.p50.map(|ns| ns as f64 * 1e-6)
+                    });
                     Row::within(
                         what,
                         format!("{:.1} % take more than {over_ms} ms", told * 100.0),
                         |ms| format!("half of these requests take more than {ms:.2} ms"),
-                        (&Measured::once(median).times(1e-6), over_ms..=f64::INFINITY),
+                        (&median, over_ms..=f64::INFINITY),
                         WHY_SHARE,
                     )
+                    .of_numbers(1)
                 }
             });
         }
         for (group, told) in latencies.get(name).into_iter().flatten() {
             let group = if group == "all" { Group::All } else { plural(group) };
-            let p80 = analysis.service_of(group).and_then(|service| service.p80).map(|ns| ns as f64);
-            let ours = Measured::once(p80).times(1e-6);
+            let ours = ran.figure(Kind::Imitation, |analysis| {
+                analysis.service_of(group)?.p80.map(|ns| ns as f64 * 1e-6)
+            });
             rows.push(LATENCY.row(format!("{name}, 80 % of {}", group.name()), *told, &ours, WHY_SHARE));
         }
         Ok(rows)
@@ -229,24 +250,24 @@ fn over(key: &str) -> Result<(Group, f64)> {
 /// Returns the rows of Figure 3: larger reads take longer, and the latencies of writes of one size vary
 /// widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    each(published, runs, |workload, _, report| {
+    each(published, runs, |workload, ran| {
         if !SCATTERED.contains(&workload.name.as_str()) {
             return Ok(Vec::new());
         }
-        let rows = |group: Group| {
-            let rows = report.analysis.size_latency.rows.iter();
-            rows.filter(|row| row.group == group).collect::<Vec<&SizeLatencyRow>>()
-        };
-        let medians: Vec<f64> =
-            rows(Group::Reads).iter().filter_map(|row| Some(row.service_ns.p50? as f64)).collect();
-        let pairs = medians.windows(2);
-        let rising = pairs.clone().filter(|pair| pair[0] <= pair[1]).count() as f64;
-        let rising = Measured::once(rising).over(&Measured::once(pairs.len() as f64));
+        // In the model of the device, a read takes a fixed time and a time for each byte.
+        let rising = ran.figure(Kind::Construction, |analysis| {
+            let medians = of_group(analysis, Group::Reads);
+            let medians: Vec<u64> = medians.iter().filter_map(|row| row.service_ns.p50).collect();
+            let pairs = medians.windows(2);
+            let rising = pairs.clone().filter(|pair| pair[0] <= pair[1]).count();
+            (pairs.len() > 0).then(|| rising as f64 / pairs.len() as f64)
+        });
         // The range is measured in the size class with the most requests.
         let range = |group| {
-            let most = rows(group).into_iter().max_by_key(|row| row.service_ns.count);
-            Measured::once(most.and_then(|row| row.service_ns.max).map(|ns| ns as f64))
-                .over(&Measured::once(most.map(|row| row.service_ns.min as f64)))
+            ran.figure(Kind::Imitation, |analysis| {
+                let most = of_group(analysis, group).into_iter().max_by_key(|row| row.service_ns.count)?;
+                Some(most.service_ns.max? as f64 / most.service_ns.min as f64)
+            })
         };
         Ok(vec![
             Row::within(
@@ -267,87 +288,89 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
+fn of_group(analysis: &Analysis, group: Group) -> Vec<&SizeLatencyRow> {
+    analysis.size_latency.rows.iter().filter(|row| row.group == group).collect()
+}
+
 /// Returns the rows of Figure 4: device addresses over time. The text of the study describes two of its
 /// drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let (_, playback) = measured(runs, "video_playback")?;
-    let map = playback.analysis.spatial.devices.first();
-    let by_row: Option<Vec<u64>> = map.and_then(|map| {
+    // The workloads set these: one video is read again and again in calls of 128 KiB, and most of the camera's
+    // writes are those of small transactions.
+    let set = Kind::Construction;
+    let playback = measured(runs, "video_playback", &[])?;
+    let in_one_row = playback.figure(set, |analysis| {
+        let map = analysis.spatial.devices.first()?;
         let columns = usize::try_from(map.columns).ok().filter(|columns| *columns > 0)?;
-        Some(map.read_bytes.chunks(columns).map(|row| row.iter().sum()).collect())
+        let rows: Vec<u64> = map.read_bytes.chunks(columns).map(|row| row.iter().sum()).collect();
+        let all = rows.iter().sum::<u64>();
+        (all > 0).then(|| rows.iter().max().map_or(0.0, |most| *most as f64 / all as f64))
     });
-    let all = by_row.as_ref().map(|rows| rows.iter().sum::<u64>() as f64);
-    let most = by_row.as_ref().and_then(|rows| rows.iter().max()).map(|bytes| *bytes as f64);
-    let large =
-        playback.analysis.sizes_of(Group::Reads).and_then(|sizes| sizes.bytes.p50).map(|bytes| bytes as f64);
-    let (_, camera) = measured(runs, "camera")?;
-    let small =
-        camera.analysis.sizes_of(Group::Writes).and_then(|sizes| sizes.bytes.p50).map(|bytes| bytes as f64);
+    let median = |ran: &Ran, group: Group| {
+        ran.figure(set, |analysis| Some(analysis.sizes_of(group)?.bytes.p50? as f64))
+    };
+    let large = median(&playback, Group::Reads);
+    let small = median(&measured(runs, "camera", &[])?, Group::Writes);
     Ok(vec![
         Row::within(
             "video_playback, reads",
             "a band at one address",
             |share| format!("{:.0} % of the bytes in one row of the map", share * 100.0),
-            (&Measured::once(most).over(&Measured::once(all)), 0.5..=1.0),
+            (&in_one_row, 0.5..=1.0),
             "the video lies across several rows of the map",
         ),
-        Quantity::new("kB", 0, 1.25, 0.0).row(
-            "video_playback, a read",
-            131.072,
-            &Measured::once(large).times(1e-3),
-            "here, readahead requests have other sizes",
-        ),
+        Quantity::new("kB", 0, 1.25, 0.0)
+            .row(
+                "video_playback, a read",
+                131.072,
+                &large.times(1e-3),
+                "here, readahead requests have other sizes",
+            )
+            .of_numbers(0),
         Row::within(
             "camera, writes",
             "in small chunks",
             |kib| format!("half of the writes have at most {kib:.0} KiB"),
-            (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
+            (&small.times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),
     ])
 }
 
 /// Returns the rows of Figure 5: one limit for all workloads. The numbers that are also in Table II are
-/// scored with Table II.
+/// with Table II.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
-    each(published, runs, |workload, _, report| {
-        let p90 = report
-            .analysis
-            .flushes
-            .gaps
-            .as_ref()
-            .and_then(|gaps| gaps.requests.p90)
-            .map(|requests| requests as f64);
+    each(published, runs, |workload, ran| {
+        let p90 = ran.chosen("flush_gap_p90_requests", |analysis| {
+            Some(analysis.flushes.gaps.as_ref()?.requests.p90? as f64)
+        })?;
         Ok(vec![Row::within(
             &workload.name,
             format!("at most {most:.0} requests between flushes in 90 % of cases"),
             |requests| format!("{requests:.0}"),
-            (&Measured::once(p90).shaped(true), 0.0..=most),
+            (&p90, 0.0..=most),
             WHY_GAPS,
         )])
     })
 }
 
-/// Returns the rows of Figure 6 and section IV.C about rewritten blocks of 4 KiB.
+/// Returns the rows of Figure 6 and section IV.C about blocks of 4 KiB that are written or read again. Those about writes
+/// follow from the workload's numbers of files and transactions: each transaction writes the same few blocks again. Whether
+/// reads are repeated is seen on real programs, with all memory and with little.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
-    let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {
-        let (_, report) = measured(runs, workload)?;
-        Ok((report, workload.to_owned()))
+    let row = |ran: &Ran, what: &str, told: f64, of: fn(&PlaceCounts) -> Option<f64>| {
+        let ours = ran.figure(Kind::Construction, |analysis| of(&analysis.locality.written));
+        PLACES.row(format!("{}, {what}", ran.name), told, &ours, WHY_PLACES)
     };
-    let row = |(report, workload): &(Rc<Report>, String),
-               what: &str,
-               told: f64,
-               of: fn(&PlaceCounts) -> Option<f64>| {
-        let ours = Measured::once(of(&report.analysis.locality.written));
-        PLACES.row(format!("{workload}, {what}"), told, &ours, WHY_PLACES)
-    };
-    let (burst, camera, dropbox) =
-        (written("burst_mode_camera")?, written("camera")?, written("dropbox_sync")?);
-    let top = Measured::once(burst.0.analysis.locality.written.top_10_share).times(100.0);
-    Ok(vec![
+    let burst = measured(runs, "burst_mode_camera", &[])?;
+    let camera = measured(runs, "camera", &[])?;
+    let dropbox = measured(runs, "dropbox_sync", &[])?;
+    let top =
+        burst.figure(Kind::Construction, |analysis| analysis.locality.written.top_10_share).times(100.0);
+    let mut rows = vec![
         row(&burst, "places", told("burst_mode_camera.unique_blocks")?, |written| {
             Some(written.places as f64)
         }),
@@ -367,8 +390,43 @@ pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result
         row(&dropbox, "places written again", told("dropbox_rewritten_blocks")?, |written| {
             Some(written.again_places as f64)
         }),
-    ])
+    ];
+    for app in READING {
+        let again = read_again(&measured(runs, app, &[])?);
+        rows.push(
+            Row::within(
+                format!("{app}, reads"),
+                "each block is read once",
+                |share| format!("{:.1} % of the reads of blocks are repeated", share * 100.0),
+                (&again, 0.0..=READ_AGAIN_MAX),
+                "the program reads files again that the page cache has dropped",
+            )
+            .of_numbers(0),
+        );
+    }
+    let (app, memory) = IN_LITTLE_MEMORY;
+    let again = read_again(&measured(runs, app, &["--memory", memory])?);
+    let shown = again.value().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    rows.push(Row::ours_alone(
+        Kind::RealProgram,
+        format!("{app}, reads with {memory} of memory"),
+        format!("{shown} of the reads of blocks are repeated"),
+        "the study only says that its phone's memory held everything",
+    ));
+    Ok(rows)
 }
+
+/// Returns the share of the reads of blocks whose block was read before, of each run of an app.
+fn read_again(ran: &Ran) -> Measured {
+    ran.figure(Kind::RealProgram, |analysis| analysis.locality.read.again_share)
+}
+
+/// Real programs that read much, in place of the study's apps.
+const READING: [&str; 4] = ["app:chromium:cold", "app:map:cold", "app:thumbnails", "app:git:long"];
+/// The largest share of repeated reads that we call "read once".
+const READ_AGAIN_MAX: f64 = 0.01;
+/// A program that works with more data than this much memory holds.
+const IN_LITTLE_MEMORY: (&str, &str) = ("app:git:long", "16MiB");
 
 #[cfg(test)]
 mod tests {

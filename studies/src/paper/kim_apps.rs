@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::kim_io::used_in_fit;
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
+use super::workload::knows;
 
 const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 
@@ -18,16 +18,16 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let run = series.named("samsung_s5")?.first()?;
     let sizes = published.numbers("kim.app_install_mb")?;
     let total: f64 = sizes.values().sum();
-    let fitted = used_in_fit("appinstall", "packages_mb")?;
     let packages = run.files.get("package").copied();
-    let count = Measured::once(packages.map(|files| files.count as f64)).shaped(fitted);
-    let bytes = Measured::once(packages.map(|files| files.bytes as f64 / 1e6)).shaped(fitted);
-    let fetched = Measured::once(run.fetched_bytes as f64 / 1e6).shaped(fitted);
+    // The workload lists the apps with the sizes of their packages.
+    let count = Kind::Construction.once(packages.map(|files| files.count as f64));
+    let bytes = Kind::Construction.once(packages.map(|files| files.bytes as f64 / 1e6));
+    let fetched = Kind::Construction.once(run.fetched_bytes as f64 / 1e6);
     let apps = Quantity::new("apps", 0, 1.0, 0.0);
     Ok(vec![
-        apps.row("installed", sizes.len() as f64, &count, "the workload lists others"),
-        MB.row("packages", total, &bytes, "the workload lists other sizes"),
-        MB.row("fetched", total, &fetched, "the workload fetches other sizes"),
+        apps.row("installed", sizes.len() as f64, &count, "the workload lists others").of_numbers(0),
+        MB.row("packages", total, &bytes, "the workload lists other sizes").of_numbers(sizes.len() as u32),
+        MB.row("fetched", total, &fetched, "the workload fetches other sizes").of_numbers(0),
     ])
 }
 
@@ -40,16 +40,19 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     let told = |figure: &str| launches.values().filter_map(|launch| launch.get(figure)).sum();
     let totals = &report.analysis.totals;
     let of = |bytes: u64, figure| -> Result<Measured> {
-        Ok(Measured::once(bytes as f64 / 1e6).shaped(used_in_fit("applaunch", figure)?))
+        Ok(Kind::Imitation.once(bytes as f64 / 1e6).known(knows("applaunch", figure)?))
     };
     let (read, written) = (of(totals.read_bytes.0, "read_mb")?, of(totals.write_bytes.0, "write_mb")?);
+    let apps = launches.len() as u32;
     Ok(vec![
-        MB.row("read", told("read"), &read, "readahead may have read the randomly read data before"),
+        MB.row("read", told("read"), &read, "readahead may have read the randomly read data before")
+            .of_numbers(apps),
         MB.row(
             "written",
             told("write"),
             &written,
             "each durable replacement of a file needs a commit of the file system's journal",
-        ),
+        )
+        .of_numbers(apps),
     ])
 }

@@ -5,11 +5,11 @@
 
 use anyhow::Result;
 
-use super::kim_io::used_in_fit;
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
+use super::workload::knows;
 
 const DEVICE: &str = "transcend";
 /// The factor for the length of pauses: a minute instead of two hours.
@@ -26,22 +26,25 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let run = series.named(DEVICE)?.first()?.clone();
     let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;
     let report = runs.report(&run.recording)?;
-    let told_written = published.number("kim.told_written")?;
-    let told_received = published.number("kim.told_received")?;
-    let used = |figure| used_in_fit("background", figure);
+    let told_written = published.number("kim.background.storage_write_mb")?;
+    let told_received = published.number("kim.background.network_rx_mb")?;
     let mb = |bytes: u64, figure| -> Result<Measured> {
-        Ok(Measured::once(bytes as f64 / 1e6).shaped(used(figure)?))
+        Ok(Kind::Imitation.once(bytes as f64 / 1e6).known(knows("background", figure)?))
     };
     let written = mb(run.write_bytes, "storage_write_mb")?;
     let received = mb(run.fetched_bytes, "network_rx_mb")?;
     let write = &report.analysis.sequentiality.write;
-    let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
-    let random = Measured::once(write.random_bytes.0 as f64).over(&Measured::once(write.bytes() as f64));
+    // Of the workload's writes, the transactions of its databases are many and its other files few.
+    let kept = Kind::Construction.once(without).over(&Kind::Imitation.once(run.write_bytes as f64));
+    let random =
+        Kind::Imitation.once(write.random_bytes.0 as f64).over(&Kind::Imitation.once(write.bytes() as f64));
     let why = "the synced data of the apps is not published";
     Ok(vec![
         MB.row("written", told_written, &written, why),
         MB.row("received", told_received, &received, why),
-        FACTOR.row("written over received", told_written / told_received, &written.over(&received), why),
+        FACTOR
+            .row("written over received", told_written / told_received, &written.over(&received), why)
+            .of_numbers(0),
         Row::within(
             "what is written",
             "mostly SQLite data and indices",

@@ -8,10 +8,11 @@ use anyhow::Result;
 use fonio_experiment::Series;
 use serde::Deserialize;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
+use crate::process;
 
 const BEST: &str = "internal_2010";
 /// The study's best device, a fast card, a slow card, and the study's worst device.
@@ -36,6 +37,11 @@ const APPS: [(&str, &str, Option<&str>); 6] = [
 
 const WEBBENCH_SCALE: &str = "0.1";
 
+/// The folder of the app with the real browser, from the root of the repository.
+const BROWSER: &str = "studies/apps/webbench";
+
+const WHY_BROWSER: &str = "the browser is fourteen years newer, and the sites are loaded from this machine";
+
 fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     let at = runs.place_for(&[]);
     on_devices_at(&at, runs, link)
@@ -59,9 +65,44 @@ pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row
         let name = format!("webbench_{link}");
         let spread = spread(published, &name)?;
         let series = on_devices(runs, link)?;
-        rows.extend(of_spread(&format!("WebBench, {link}"), &spread, &times(&series), &why(runs)));
+        rows.extend(of_spread(
+            &format!("WebBench, {link}"),
+            &spread,
+            &times(Kind::Imitation, &series),
+            &why(runs),
+        ));
     }
+    rows.extend(browser(published, runs)?);
     Ok(rows)
+}
+
+/// Returns the rows of a real browser, which loads its sites from this machine. The rows compare the published
+/// numbers of the faster link again.
+fn browser(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let spread = spread(published, "webbench_usb")?;
+    let what = "Chromium, no shaped link";
+    let at = runs.place_for(&[]);
+    if at.is_guest() {
+        let told = times_the_best(spread.with_worst);
+        let row = TIMES.cannot(
+            Kind::RealProgram,
+            format!("{what}, worst"),
+            told,
+            "real programs run on this machine only",
+        );
+        return Ok(vec![row.of_numbers(0)]);
+    }
+    let app = format!("app:{}", process::root().join(BROWSER).display());
+    let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, WEBBENCH_SCALE) };
+    let devices = runs.devices(BEST, devices);
+    let repeat = Runs::repeat();
+    let setup = ["--size", "448MiB", "--fs", "ext3", "--mount-options", "data=writeback"];
+    let series = runs.run_at(
+        &at,
+        &[&[&app, "--on", &devices], &setup[..], &["--runs", &repeat, "--scale", scale]].concat(),
+    )?;
+    let rows = of_spread(what, &spread, &times(Kind::RealProgram, &series), WHY_BROWSER);
+    Ok(rows.into_iter().map(|row| row.of_numbers(0)).collect())
 }
 
 /// Returns the rows of Figure 5.
@@ -70,12 +111,22 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for (theirs, ours, scale) in APPS {
         if scale.is_none() && !runs.full() {
             let told = times_the_best(spread(published, theirs)?.with_worst);
-            rows.push(TIMES.cannot(ours, told, "writes 130 MB to each device: measured with --full"));
+            rows.push(TIMES.cannot(
+                Kind::Imitation,
+                ours,
+                told,
+                "writes 130 MB to each device: measured with --full",
+            ));
             continue;
         }
         let at = runs.place_for(&[]);
         let series = measured(&at, runs, ours, scale, "wifi")?;
-        rows.extend(of_spread(ours, &spread(published, theirs)?, &times(&series), &why(runs)));
+        rows.extend(of_spread(
+            ours,
+            &spread(published, theirs)?,
+            &times(Kind::Imitation, &series),
+            &why(runs),
+        ));
     }
     Ok(rows)
 }
@@ -95,9 +146,9 @@ fn times_the_best(percent: f64) -> f64 {
     percent / 100.0 + 1.0
 }
 
-fn times(series: &Series) -> Vec<(String, Measured)> {
+fn times(kind: Kind, series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
-        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
+        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s(kind))).collect();
     // A device without a measurement comes last, and its row says that it was not measured.
     let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
     times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
@@ -131,18 +182,21 @@ fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &st
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Verdict;
+    use super::super::standing::Verdict;
     use super::*;
 
     #[test]
     fn spreads_are_compared_as_ratios() {
         let times = [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)]
-            .map(|(name, s)| (name.to_owned(), Measured::runs([s, s, s * 1.01])));
+            .map(|(name, s)| (name.to_owned(), Kind::Imitation.runs([s, s, s, s, s * 1.01])));
         let spread = Spread { without_worst: 100.0, with_worst: 200.0 };
         let rows = of_spread("app", &spread, &times, "");
         assert_eq!(rows[0].published(), "2 times the best");
-        assert_eq!(rows[0].ours(), "2.00 times the best (2.00 to 2.00, n = 3, c over a)");
-        assert_eq!((rows[0].verdict(), rows[1].verdict()), (Verdict::Agrees, Verdict::Differs));
+        assert_eq!(rows[0].ours(), "2.00 times the best (2.00 to 2.00, n = 5, c over a)");
+        assert_eq!(
+            (rows[0].standing().verdict, rows[1].standing().verdict),
+            (Verdict::Agrees, Verdict::Differs)
+        );
         let two = of_spread("app", &spread, &times[2..], "");
         assert_eq!(two.iter().map(Row::what).collect::<Vec<_>>(), ["app, worst"]);
     }

@@ -6,6 +6,7 @@ use fonio_sim::profile::{Profile, Source};
 use fonio_sim::published::Shape;
 use fonio_sim::verify::{address_range, ranges, shape_of};
 
+use super::measured::{Kind, Origin};
 use super::published::{Card, Published};
 use super::row::Row;
 use super::runs::Runs;
@@ -19,13 +20,13 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
         let curve = address_range(&profile, &ranges)?;
         let ours = shape_of(&ranges, &curve).map_or("none of the published shapes", in_words);
-        let used = chosen_by_it(&profile, &card.name);
+        let origin = Origin::from(Kind::Model).known(chosen_by_it(&profile, &card.name));
         let points: Vec<String> = ranges
             .iter()
             .zip(&curve)
             .map(|(range, mb_s)| format!("{} MiB {mb_s:.3}", range.0 >> 20))
             .collect();
-        let row = Row::same(&card.name, &told, Some(ours), used, "");
+        let row = Row::same(&card.name, &told, Some(ours), origin, "");
         rows.push(row.because(format!("MB/s: {}", points.join(", "))));
     }
     Ok(rows)

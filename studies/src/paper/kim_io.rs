@@ -9,16 +9,16 @@
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_experiment::RunFigures;
 use fonio_report::json::Report;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::{Four, Published};
 use super::row::{Part, Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
-use crate::process;
+use super::workload::knows;
 
 /// Unit and tolerance of totals, which are published with one decimal and vary with the apps' content.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
@@ -70,20 +70,34 @@ pub(super) fn breakdown(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     for (theirs, ours, why) in WORKLOADS {
         let figures: Four = published.at(&format!("kim.io_breakdown_mb.{theirs}"))?;
         let (_, report) = measured(runs, ours, None)?;
-        let fitted = used_in_fit(ours, "write_mb")?;
-        rows.extend(of_workload(ours, &figures, fitted, why, &report));
+        let known = Known {
+            written: knows(ours, "write_mb")?
+                || knows(ours, "seq_write_mb")? && knows(ours, "rand_write_mb")?,
+            sequential: knows(ours, "seq_write_mb")?,
+            random: knows(ours, "rand_write_mb")?,
+            read: knows(ours, "seq_read_mb")? && knows(ours, "rand_read_mb")?,
+        };
+        rows.extend(of_workload(ours, &figures, known, why, &report));
     }
     Ok(rows)
 }
 
-fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Report) -> Vec<Row> {
+/// The published numbers that the author of a workload knew.
+struct Known {
+    written: bool,
+    sequential: bool,
+    random: bool,
+    read: bool,
+}
+
+fn of_workload(name: &str, figures: &Four, known: Known, why: &str, report: &Report) -> Vec<Row> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let split = &report.analysis.sequentiality;
     let write = &split.write;
-    let total = Measured::once(mb(write.bytes())).shaped(fitted);
-    let sequential = Measured::once(mb(write.sequential_bytes.0));
-    let random = Measured::once(mb(write.random_bytes.0));
-    let read = Measured::once(mb(split.read.bytes()));
+    let total = Kind::Imitation.once(mb(write.bytes())).known(known.written);
+    let sequential = Kind::Imitation.once(mb(write.sequential_bytes.0)).known(known.sequential);
+    let random = Kind::Imitation.once(mb(write.random_bytes.0)).known(known.random);
+    let read = Kind::Imitation.once(mb(split.read.bytes())).known(known.read);
     let part = |quantity, what: &str, published, ours, why| Part {
         quantity,
         what: format!("{name} {what}"),
@@ -100,11 +114,14 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
     );
     // The bytes counted by pages are not scored, because with two scored counts, one could agree by chance.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
+    // The study gives the parts; the totals are their sums.
     vec![
-        total,
+        total.of_numbers(0),
         by_pages(sequential, write.bytes() - write.random_page_bytes()),
         by_pages(random, write.random_page_bytes()),
-        TOTAL.row(format!("{name} read"), figures.seq_read + figures.rand_read, &read, READ_WHY),
+        TOTAL
+            .row(format!("{name} read"), figures.seq_read + figures.rand_read, &read, READ_WHY)
+            .of_numbers(2),
     ]
 }
 
@@ -113,35 +130,25 @@ const SPLIT_WHY: &str = "a large request is random if its start is random, but b
 const READ_WHY: &str = "only some of our workloads read the code of the app and the system: in the study, \
     Facebook's code was in memory, the browser's was not";
 
-/// Returns whether the workload states that it was adjusted to a published figure.
-pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
-    let path = process::root().join("crates/fonio-workload/workloads").join(format!("{workload}.toml"));
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let definition: toml::Table =
-        toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))?;
-    let used = definition.get("published").and_then(|published| published.get("used_in_fit"));
-    let used = used.and_then(toml::Value::as_array);
-    Ok(used.is_some_and(|names| names.iter().any(|name| name.as_str() == Some(figure))))
-}
-
 /// Returns the rows of Figure 6.
 pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, report) = measured(runs, "webbench", None)?;
     let analysis = &report.analysis;
     let (split, totals) = (&analysis.sequentiality, &analysis.totals);
-    let used = used_in_fit("webbench", "write_mb")?;
-    let written = Measured::once(totals.write_bytes.0 as f64).shaped(used);
+    let written = Kind::Imitation.once(totals.write_bytes.0 as f64).known(knows("webbench", "write_mb")?);
     let curves = &split.cumulative;
     let read: Vec<u64> =
         curves.sequential_read_bytes.iter().zip(&curves.random_read_bytes).map(|(a, b)| a + b).collect();
     let half = read.iter().position(|bytes| totals.read_bytes.0 > 0 && bytes * 2 >= totals.read_bytes.0);
-    let half = Measured::once(half.map(|at| at as f64 / read.len() as f64));
+    // The workload reads no files, so all reads are the file system's, and come at the mount.
+    let half = Kind::Construction.once(half.map(|at| at as f64 / read.len() as f64));
     let ratios = published.numbers("kim.sequential_over_random_writes")?;
     let told = ratios.iter().map(|(where_, ratio)| format!("{ratio} ({where_})"));
     let told = told.collect::<Vec<_>>().join(", ");
     let write = &split.write;
-    let over_random =
-        |random: u64| Measured::once((write.bytes() - random) as f64).over(&Measured::once(random as f64));
+    let over_random = |random: u64| {
+        Kind::Imitation.once((write.bytes() - random) as f64).over(&Kind::Imitation.once(random as f64))
+    };
     let by_page = over_random(write.random_page_bytes());
     let lowest = ratios.values().copied().fold(f64::INFINITY, f64::min);
     let highest = ratios.values().copied().fold(0.0, f64::max);
@@ -153,7 +160,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             "reads",
             format!("few: {read_told:.1} of {:.1} MB", read_told + written_told),
             |ratio| format!("one byte read for {ratio:.0} written"),
-            (&written.over(&Measured::once(totals.read_bytes.0 as f64)), 5.0..=f64::INFINITY),
+            (&written.over(&Kind::Imitation.once(totals.read_bytes.0 as f64)), 5.0..=f64::INFINITY),
             "the workload reads more than it should",
         ),
         Row::within(
@@ -163,7 +170,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),
-        // Table V also contains this split of the bytes, and it is scored with Table V.
+        // Table V also contains this split of the bytes, and its rows are with Table V.
         Row::within(
             "seq. over random bytes written",
             told,
@@ -171,9 +178,10 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
                 Some(by_page) => format!("{ratio:.2} ({by_page:.2} by pages)"),
                 None => format!("{ratio:.2}"),
             },
-            (&over_random(write.random_bytes.0).shaped(true), lowest / 1.5..=highest * 1.5),
+            (&over_random(write.random_bytes.0).known(true), lowest / 1.5..=highest * 1.5),
             SPLIT_WHY,
-        ),
+        )
+        .of_numbers(2),
     ])
 }
 
@@ -182,17 +190,18 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let (run, _) = measured(runs, "webbench", None)?;
     let told = published.numbers("kim.webbench_store")?;
     let files = run.files.get("object");
-    let shaped = |value: Option<f64>, figure| -> Result<Measured> {
-        Ok(Measured::once(value).shaped(used_in_fit("webbench", figure)?))
+    // The workload keeps this many files, and its sizes, rows and pages were chosen from these figures.
+    let chosen = |value: Option<f64>, figure| -> Result<Measured> {
+        Ok(Kind::Construction.once(value).known(knows("webbench", figure)?))
     };
     let database = |name: &str| run.database_bytes.get(name).map(|bytes| *bytes as f64 / 1e3);
     let count = Quantity::new("files", 0, 1.1, 0.0);
     let kb = Quantity::new("kB", 0, 1.25, 0.0);
     let form_data = "the study's sites left more cookies and form data than our four cookies per page";
-    let cached = shaped(files.map(|files| files.count as f64), "cache_files")?;
-    let bytes = shaped(files.map(|files| files.bytes as f64 / 1e6), "cache_mb")?;
-    let index = shaped(database("index"), "webview_cache_db_kb")?;
-    let state = shaped(database("state"), "webview_db_kb")?;
+    let cached = chosen(files.map(|files| files.count as f64), "cache_files")?;
+    let bytes = chosen(files.map(|files| files.bytes as f64 / 1e6), "cache_mb")?;
+    let index = chosen(database("index"), "webview_cache_db_kb")?;
+    let state = chosen(database("state"), "webview_db_kb")?;
     Ok(vec![
         count.row("cache", told["cache_files"], &cached, ""),
         TOTAL.row("cache", told["cache_mb"], &bytes, ""),
@@ -209,11 +218,11 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let sequential = |report: &Report, random: fn(&SequentialShare) -> u64| {
         let write = &report.analysis.sequentiality.write;
         let sequential = (write.bytes() - random(write)) as f64;
-        Measured::once(sequential).over(&Measured::once(write.bytes() as f64))
+        Kind::Imitation.once(sequential).over(&Kind::Imitation.once(write.bytes() as f64))
     };
     let by_request = |report| sequential(report, |write: &SequentialShare| write.random_bytes.0);
     let paged = |report| sequential(report, SequentialShare::random_page_bytes).value().unwrap_or(f64::NAN);
-    let again = |report: &Report| Measured::once(report.analysis.locality.written.again_share);
+    let again = |report: &Report| Kind::Imitation.once(report.analysis.locality.written.again_share);
     let shown = |share: f64, paged: f64| {
         format!("{:.0} % sequential, {:.0} % by pages", share * 100.0, paged * 100.0)
     };
@@ -246,18 +255,6 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Checks that the shipped workload definitions state which figures were used in fits.
-    #[test]
-    fn fits_are_declared_by_the_workloads() {
-        for (_, workload, _) in WORKLOADS {
-            assert_eq!(used_in_fit(workload, "write_mb").unwrap(), workload != "rlbench", "{workload}");
-        }
-        for figure in ["webview_db_kb", "webview_cache_db_kb"] {
-            assert!(used_in_fit("webbench", figure).unwrap(), "the page size was chosen from {figure}");
-        }
-        assert!(used_in_fit("no such workload", "write_mb").is_err());
-    }
 
     #[test]
     fn random_pages() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use fonio_experiment::VariationResult;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
@@ -44,7 +44,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let more = ["--runs", &Runs::repeat(), "--fix", "all-in-ram"];
     let series = runs.in_the_setup("applaunch", CARD, "wifi", &more)?;
     let cold = |name: &str| -> Result<Measured> {
-        Ok(series.named(name)?.each(|run| run.phases_s.get("cold").copied()))
+        Ok(series.named(name)?.each(Kind::Imitation, |run| run.phases_s.get("cold").copied()))
     };
     rows.push(Row::no_effect(
         "all in memory",
@@ -57,5 +57,5 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 fn launch(variation: &VariationResult, app: &str) -> Measured {
-    variation.each(|run| run.spans_s.get(&format!("cold-{app}")).copied())
+    variation.each(Kind::Imitation, |run| run.spans_s.get(&format!("cold-{app}")).copied())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-use super::measured::Measured;
+use super::measured::Kind;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
@@ -33,9 +33,9 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         for (what, phase, rate) in
             [("to the phone", "receive", rates["rx"]), ("from the phone", "send", rates["tx"])]
         {
-            let seconds = Measured::once(run.phases_s.get(phase).copied());
-            // The link is shaped to the published rate, so the result is marked as used.
-            let ours = Measured::once(BYTES as f64 / 1e6).over(&seconds).shaped(true);
+            let seconds = Kind::Imitation.once(run.phases_s.get(phase).copied());
+            // The link is shaped to the published rate.
+            let ours = Kind::Construction.once(BYTES as f64 / 1e6).over(&seconds);
             rows.push(RATE.row(format!("{link}, {what}"), rate, &ours, WHY));
         }
     }

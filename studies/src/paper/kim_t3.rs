@@ -8,7 +8,7 @@ use fonio_sim::profile::Profile;
 use fonio_sim::published::CARDS;
 use fonio_sim::verify::{Class, verify};
 
-use super::measured::Measured;
+use super::measured::Kind;
 use super::published::{Card, Published};
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -32,8 +32,8 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
         for check in verify(&profile)? {
             let Some(what) = check.what.strip_prefix(TABLE) else { continue };
             let (published, given) = check.numbers.context("rates are numbers")?;
-            let used = check.origin.class() != Class::Predicted;
-            let row = rate(published).row(what, published, &Measured::once(given).shaped(used), "");
+            let is_known = check.origin.class() != Class::Predicted;
+            let row = rate(published).row(what, published, &Kind::Model.once(given).known(is_known), "");
             rows.push(row.because([check.tolerance.as_str(), check.origin.explained()].join("; ")));
         }
     }

@@ -1,38 +1,101 @@
-//! Stores our results of each run, with a mark if a published number influenced them.
+//! Stores our results of each run, with the way in which they came about, and a mark if a published number
+//! influenced them.
 //!
 //! The modules of the papers compute with [`Measured`] instead of plain numbers. If a value is missing or
-//! marked, every value computed from it is missing or marked, too.
+//! marked, every value computed from it is missing or marked, too. A computed value is at most as real as its
+//! least real part.
 
 use fonio_core::statistics::sample::median;
+use serde::Serialize;
 
-/// A measured figure: one value per run, in the order of the rounds.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
-    runs: Vec<Option<f64>>,
-    used: bool,
+/// The way in which a number of ours came about, from the most to the least real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// Measured on a real program, unchanged, on an emulated device.
+    RealProgram,
+    /// Measured on an imitation, on an emulated device: a workload that makes the calls that an app is assumed
+    /// to make, or a program of ours in place of the study's.
+    Imitation,
+    /// Computed by a model of a device or a scheduler, without a program.
+    Model,
+    /// Follows from our configuration, such as a size, a count or a rate that a workload or a link sets.
+    Construction,
 }
 
-impl Measured {
-    /// Creates a value from one number per run. A number that is not finite counts as missing.
-    pub(super) fn runs(values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Measured {
+impl Kind {
+    pub(super) const ALL: [Kind; 4] = [Kind::RealProgram, Kind::Imitation, Kind::Model, Kind::Construction];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::RealProgram => "real program",
+            Kind::Imitation => "imitation",
+            Kind::Model => "model",
+            Kind::Construction => "by construction",
+        }
+    }
+
+    /// Creates a value of this kind from one number per run. A number that is not finite counts as missing.
+    pub(super) fn runs(self, values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Measured {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-        Measured { runs: values.into_iter().map(|value| finite(value.into())).collect(), used: false }
+        let runs = values.into_iter().map(|value| finite(value.into())).collect();
+        Measured { runs, origin: self.into() }
     }
 
-    pub(super) fn once(value: impl Into<Option<f64>>) -> Measured {
-        Measured::runs([value])
+    pub(super) fn once(self, value: impl Into<Option<f64>>) -> Measured {
+        self.runs([value])
+    }
+}
+
+/// The origin of a value: its kind, and whether a published number influenced it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    kind: Kind,
+    is_known: bool,
+}
+
+impl From<Kind> for Origin {
+    fn from(kind: Kind) -> Origin {
+        Origin { kind, is_known: false }
+    }
+}
+
+impl Origin {
+    /// Marks the value as known if a published number influenced it, by a fit or by a choice, or if the author
+    /// of the workload or the model knew this number. The mark cannot be removed.
+    pub(super) fn known(self, by_author: bool) -> Origin {
+        Origin { is_known: self.is_known | by_author, ..self }
     }
 
-    /// Marks the value as used if a published number influenced it, by a fit or by a choice. The mark cannot
-    /// be removed.
-    pub(super) fn shaped(mut self, by_published: bool) -> Measured {
-        self.used |= by_published;
-        self
+    pub(super) fn kind(self) -> Kind {
+        self.kind
     }
 
     /// Returns whether a published number influenced the value.
-    pub(super) fn is_used(&self) -> bool {
-        self.used
+    pub(super) fn is_known(self) -> bool {
+        self.is_known
+    }
+
+    fn with(self, other: Origin) -> Origin {
+        Origin { kind: self.kind.max(other.kind), is_known: self.is_known | other.is_known }
+    }
+}
+
+/// A figure of ours: one value per run, in the order of the rounds. A [`Kind`] creates it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    runs: Vec<Option<f64>>,
+    origin: Origin,
+}
+
+impl Measured {
+    /// Marks the value as [known](Origin::known).
+    pub(super) fn known(self, by_author: bool) -> Measured {
+        Measured { origin: self.origin.known(by_author), ..self }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(super) fn each(&self) -> &[Option<f64>] {
@@ -69,13 +132,24 @@ impl Measured {
             let (own, base) = of(&self.runs, round).zip(of(&base.runs, round))?;
             (base != 0.0).then(|| own / base)
         });
-        Measured { used: self.used || base.used, ..Measured::runs(runs) }
+        let origin = self.origin.with(base.origin);
+        Measured { origin, ..origin.kind.runs(runs) }
+    }
+
+    /// Subtracts the values of `other`, round by round. A round without both values is missing in the result.
+    pub(super) fn minus(&self, other: &Measured) -> Measured {
+        let rounds = self.runs.len().max(other.runs.len());
+        let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();
+        let runs = (0..rounds)
+            .map(|round| of(&self.runs, round).zip(of(&other.runs, round)).map(|(own, other)| own - other));
+        let origin = self.origin.with(other.origin);
+        Measured { origin, ..origin.kind.runs(runs) }
     }
 
     pub(super) fn times(&self, factor: f64) -> Measured {
         Measured {
             runs: self.runs.iter().map(|run| run.map(|value| value * factor)).collect(),
-            used: self.used,
+            origin: self.origin,
         }
     }
 
@@ -88,7 +162,7 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Kind::{Construction, Imitation, Model, RealProgram};
 
     #[test]
     fn a_missing_run_makes_the_value_missing() {
@@ -100,27 +174,44 @@ mod tests {
             (vec![Some(f64::INFINITY)], None),
             (vec![], None),
         ] {
-            assert_eq!(Measured::runs(runs.clone()).value(), value, "{runs:?}");
+            assert_eq!(Imitation.runs(runs.clone()).value(), value, "{runs:?}");
         }
     }
 
     #[test]
     fn ratios_are_made_round_by_round() {
-        let (own, base) = (Measured::runs([6.0, 8.0, 9.0]), Measured::runs([2.0, 4.0, 3.0]));
-        assert_eq!(own.over(&base), Measured::runs([3.0, 2.0, 3.0]));
+        let (own, base) = (Imitation.runs([6.0, 8.0, 9.0]), Imitation.runs([2.0, 4.0, 3.0]));
+        assert_eq!(own.over(&base), Imitation.runs([3.0, 2.0, 3.0]));
         assert_eq!(own.over(&base).spread(), Some(1.5));
-        assert_eq!(own.over(&Measured::runs([2.0, 0.0, 3.0])).value(), None, "no share of nothing");
-        assert_eq!(own.over(&Measured::runs([2.0, 4.0])).value(), None, "a round without a partner");
-        assert_eq!(own.times(2.0), Measured::runs([12.0, 16.0, 18.0]));
+        assert_eq!(own.over(&Imitation.runs([2.0, 0.0, 3.0])).value(), None, "no share of nothing");
+        assert_eq!(own.over(&Imitation.runs([2.0, 4.0])).value(), None, "a round without a partner");
+        assert_eq!(own.times(2.0), Imitation.runs([12.0, 16.0, 18.0]));
+        assert_eq!(own.minus(&base), Imitation.runs([4.0, 4.0, 6.0]));
+        assert_eq!(own.minus(&Imitation.runs([2.0, 4.0])).value(), None, "a round without a partner");
+        assert!(own.minus(&base.known(true)).origin().is_known());
     }
 
     #[test]
-    fn a_shaped_part_marks_the_whole() {
-        let (free, shaped) = (Measured::once(2.0), Measured::once(1.0).shaped(true));
-        assert!(!free.over(&free).is_used());
-        assert!(free.over(&shaped).is_used(), "a fitted denominator");
-        assert!(shaped.over(&free).is_used());
-        assert!(shaped.times(2.0).is_used());
-        assert!(shaped.shaped(false).is_used(), "the mark stays");
+    fn a_known_part_marks_the_whole() {
+        let (free, known) = (Imitation.once(2.0), Imitation.once(1.0).known(true));
+        assert!(!free.over(&free).origin().is_known());
+        assert!(free.over(&known).origin().is_known(), "a fitted denominator");
+        assert!(known.over(&free).origin().is_known());
+        assert!(known.times(2.0).origin().is_known());
+        assert!(known.known(false).origin().is_known(), "the mark stays");
+    }
+
+    #[test]
+    fn the_least_real_part_gives_the_kind() {
+        for (own, base, ratio) in [
+            (RealProgram, RealProgram, RealProgram),
+            (RealProgram, Imitation, Imitation),
+            (Model, Imitation, Model),
+            (RealProgram, Construction, Construction),
+            (Construction, Model, Construction),
+        ] {
+            let found = own.once(2.0).over(&base.once(1.0)).times(3.0);
+            assert_eq!(found.origin().kind(), ratio, "{own:?} over {base:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ mod bfuse_apps;
 mod bfuse_matrix;
 mod bfuse_phones;
 mod bfuse_stack;
+mod counts;
 mod courville;
 mod kim_apps;
 mod kim_background;
@@ -16,21 +17,28 @@ mod kim_f15;
 mod kim_fixes;
 mod kim_io;
 mod kim_launch;
+mod kim_monitor;
 mod kim_network;
 mod kim_t3;
 mod measured;
+mod numbers;
 mod page;
 mod published;
 mod row;
 mod runs;
 mod smartio_apps;
+mod smartio_equations;
 mod smartio_facebook;
 mod smartio_iowait;
 mod smartio_launch;
 mod smartio_power;
 mod smartio_schedulers;
 mod smartio_slowdown;
+mod standing;
+mod summary;
+mod workload;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -41,26 +49,31 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use xtask::results::StudyResult;
 
+use counts::Counts;
+use numbers::Numbers;
 use published::Published;
-use row::{Row, Verdict};
+use row::Row;
 use runs::Runs;
+use standing::{Standing, Verdict};
 
 /// How the rows of a table or figure are obtained.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Computes the rows from models and files. This is fast and needs no privileges. With `--full`, also
-    /// measures writes to emulated devices.
+    /// Computes the rows from models and files. This is fast and needs no privileges.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
+    /// With `--full`, measures writes to emulated devices, as root. Without, lists what would be measured.
+    MeasuredWithFull(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
     /// Measures workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
-use Rows::{Computed, Measured};
+use Rows::{Computed, Measured, MeasuredWithFull};
 
 /// A published table or figure: its ID, its number in the study, its title, and the source of its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
-const KIM: [Paper; 17] = [
+const KIM: [Paper; 18] = [
+    ("kim-monitor", "section 3.2", "the cost of recording", Measured(kim_monitor::rows)),
     ("kim-t2", "Table II", "rates of the links to the phone", Measured(kim_network::rows)),
     ("kim-t3", "Table III", "raw performance of eight cards", Computed(kim_t3::rows)),
     ("kim-t4", "Table IV", "installed apps and their sizes", Measured(kim_apps::installed)),
@@ -112,7 +125,9 @@ const COURVILLE: [Paper; 9] = [
     ("courville-f7", "Figure 7", "share of storage in the run time, by group", Measured(courville::groups)),
 ];
 
-const SMARTIO: [Paper; 11] = [
+const SMARTIO: [Paper; 13] = [
+    ("smartio-eq-1", "equation (1)", "the storage delay of a launch", Computed(smartio_equations::storage)),
+    ("smartio-eq-2", "equation (2)", "the network delay of a launch", Computed(smartio_equations::network)),
     ("smartio-f3", "Figure 3", "iowait", Measured(smartio_iowait::share)),
     (
         "smartio-f4",
@@ -182,7 +197,7 @@ const BFUSE: [Paper; 8] = [
         "bfuse-f2",
         "",
         "throughput left after each layer; with Figure 3 and Table 2",
-        Computed(bfuse_stack::layers),
+        MeasuredWithFull(bfuse_stack::layers),
     ),
     (
         "bfuse-f4",
@@ -194,80 +209,52 @@ const BFUSE: [Paper; 8] = [
         "bfuse-f6",
         "",
         "throughput and context switches (Figure 7) against the FUSE I/O unit",
-        Computed(bfuse_stack::io_unit),
+        MeasuredWithFull(bfuse_stack::io_unit),
     ),
     (
         "bfuse-f10",
         "Figure 10",
         "effect of the buffer's size, thread and flush interval",
-        Computed(bfuse_stack::buffer),
+        MeasuredWithFull(bfuse_stack::buffer),
     ),
     (
         "bfuse-f11",
         "Figure 11",
         "requests to the device against the size of the buffer; with Figure 12",
-        Computed(bfuse_stack::reaching),
+        MeasuredWithFull(bfuse_stack::reaching),
     ),
     (
         "bfuse-t3",
         "Table 3",
         "write calls and device requests on five file systems, scaled to our file",
-        Computed(bfuse_stack::calls),
+        MeasuredWithFull(bfuse_stack::calls),
     ),
     (
         "bfuse-f17",
         "",
         "schedulers, file systems, options; with Figures 13 to 16",
-        Computed(bfuse_matrix::rows),
+        MeasuredWithFull(bfuse_matrix::rows),
     ),
 ];
 
-const PAPERS: [(&str, &[Paper]); 4] = [
-    ("Kim et al. 2012", &KIM),
-    ("Courville, Chen", &COURVILLE),
-    ("Nguyen et al. 2015", &SMARTIO),
-    ("Jeong, Won 2014", &BFUSE),
+/// The studies: the name, the name in ids and in `published.toml`, and the tables and figures.
+const PAPERS: [(&str, &str, &[Paper]); 4] = [
+    ("Kim et al. 2012", "kim", &KIM),
+    ("Courville, Chen", "courville", &COURVILLE),
+    ("Nguyen et al. 2015", "smartio", &SMARTIO),
+    ("Jeong, Won 2014", "bfuse", &BFUSE),
 ];
 
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
     title: String,
+    /// How many numbers of this table or figure are in `published.toml`.
+    published: u32,
     counts: Counts,
     /// The command lines that gave the results in the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
-}
-
-/// The number of rows with each verdict. Rows that were used in a fit count neither as agreeing nor as
-/// differing.
-#[derive(Default, Serialize)]
-struct Counts {
-    agree: usize,
-    differ: usize,
-    cannot: usize,
-    used_in_fit: usize,
-}
-
-impl Counts {
-    fn sentence(&self) -> String {
-        let Counts { agree, differ, cannot, used_in_fit } = self;
-        format!(
-            "Of rows not used in a fit, {agree} agree, {differ} differ, {cannot} cannot be measured here; \
-             {used_in_fit} were used in a fit."
-        )
-    }
-
-    fn of(rows: &[Row]) -> Counts {
-        let count =
-            |verdict| rows.iter().filter(|row| !row.used_in_fit() && row.verdict() == verdict).count();
-        Counts {
-            agree: count(Verdict::Agrees),
-            differ: count(Verdict::Differs),
-            cannot: count(Verdict::Cannot),
-            used_in_fit: rows.iter().filter(|row| row.used_in_fit()).count(),
-        }
-    }
 }
 
 #[derive(Args)]
@@ -285,7 +272,9 @@ pub struct Arguments {
     /// from this kernel run in a guest.
     #[arg(long = "in", value_name = "lab:KERNEL", value_parser = kernel)]
     guest: Option<String>,
-    /// Give the workloads this share of a processor, as on a phone.
+    /// Give the workloads this share of a processor, or the processor of another machine, as `fonio run --cpu`
+    /// does; `full` for all of this machine's. Default: the processor of the study's phone if fonio knows it,
+    /// and `full` in a guest.
     #[arg(long, value_name = "SHARE")]
     cpu: Option<String>,
     /// Use this build of fonio instead of building it.
@@ -300,11 +289,23 @@ pub struct Arguments {
 }
 
 fn papers() -> impl Iterator<Item = (&'static str, &'static Paper)> {
-    PAPERS.iter().flat_map(|(study, papers)| papers.iter().map(|paper| (*study, paper)))
+    PAPERS.iter().flat_map(|(study, _, papers)| papers.iter().map(|paper| (*study, paper)))
 }
 
 fn ids() -> Vec<&'static str> {
     ["all"].into_iter().chain(papers().map(|(_, (id, ..))| *id)).collect()
+}
+
+/// Returns the table of all studies for a document: how many of their rows agree, by the kind of our numbers.
+pub fn summary(results: &BTreeMap<String, StudyResult>) -> Result<String> {
+    let ids = |papers: &[Paper]| papers.iter().map(|(id, ..)| *id).collect();
+    summary::table(&PAPERS.map(|(name, key, papers)| (name, key, ids(papers))), results)
+}
+
+/// Returns the headline of a table or figure for a document, and its remark.
+pub fn described(result: &StudyResult) -> Result<String> {
+    let id = result.id.trim_start_matches("paper-");
+    Ok(format!("{} {}", summary::headline(id, result)?, result.remark).trim_end().to_owned())
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -312,6 +313,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let all = wanted.iter().any(|id| id == "all");
     let is_computed = |rows: Rows| matches!(rows, Computed(_));
     let published = Published::read()?;
+    let numbers = Numbers::read()?;
     let mut runs = Runs::new(*full, cpu.clone(), on.clone(), guest.clone(), fonio.clone());
     let mut outcomes = Vec::new();
     for (study, &(id, place, title, rows)) in papers() {
@@ -320,15 +322,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         if !is_wanted {
             continue;
         }
-        let (Computed(make) | Measured(make)) = rows;
-        let rows = make(&published, &mut runs).with_context(|| format!("{id} failed"))?;
+        let (Computed(make) | MeasuredWithFull(make) | Measured(make)) = rows;
+        runs.on_the_phone_of(study);
+        let found = make(&published, &mut runs).with_context(|| format!("{id} failed"))?;
         let comma = if place.is_empty() { "" } else { ", " };
         let title = format!("{title} ({study}{comma}{place})");
-        let counts = Counts::of(&rows);
-        let outcome = Outcome { id, title, counts, commands: runs.commands(), rows };
+        let counts = Counts::of(&found);
+        let outcome =
+            Outcome { id, title, published: numbers.of(id), counts, commands: runs.commands(), rows: found };
         if !*as_json {
             show(&outcome);
-            keep(&outcome, &command_line(arguments, id), on.is_none() && cpu.is_none())?;
+            let is_listed = matches!(rows, MeasuredWithFull(_)) && !*full;
+            keep(&outcome, &command_line(arguments, id), on.is_none() && cpu.is_none() && !is_listed)?;
         }
         outcomes.push(outcome);
     }
@@ -358,8 +363,7 @@ fn command_line(arguments: &Arguments, id: &str) -> String {
 
 fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
     let id = format!("paper-{}", outcome.id);
-    let columns = ["", "published", "ours", "each run", "verdict", "why"];
-    let mut result = StudyResult::begin(&id, &outcome.title, command, &columns)?;
+    let mut result = StudyResult::begin(&id, &outcome.title, command, &row::COLUMNS)?;
     result.rows = outcome.rows.iter().map(Row::kept).collect();
     result.remark = outcome.remark();
     result.keep(is_complete)?;
@@ -367,28 +371,30 @@ fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
 }
 
 impl Outcome {
-    /// Returns the number of rows with each verdict, and the scored rows if there are few.
+    fn headline(&self) -> String {
+        self.counts.headline(self.published)
+    }
+
+    /// Returns the scored rows with a verdict, if they are few; otherwise, the first ones.
     fn remark(&self) -> String {
         const SHOWN: usize = 8;
-        let Counts { agree, differ, cannot, used_in_fit } = self.counts;
-        let counts =
-            [(agree, "agree"), (differ, "differ"), (cannot, "not shown"), (used_in_fit, "used in a fit")];
-        let counts: Vec<String> = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
-        let scored = self.rows.iter().filter(|row| !row.used_in_fit() && row.verdict() != Verdict::Cannot);
-        let said = |row: &Row| {
-            format!("{} {} (published {}; {})", row.what(), row.ours(), row.published(), row.verdict().name())
+        let is_told = |row: &&Row| {
+            let Standing { unscored, verdict, .. } = row.standing();
+            unscored.is_none() && matches!(verdict, Verdict::Agrees | Verdict::Differs)
         };
-        let scored: Vec<String> = scored.map(said).collect();
-        let more =
-            if scored.len() > SHOWN { format!("; and {} more", scored.len() - SHOWN) } else { String::new() };
-        let shown = scored.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
-        let text = if shown.is_empty() { shown } else { format!(": {shown}{more}") };
+        let said = |row: &Row| {
+            let verdict = row.standing().verdict.name();
+            format!("{} {} (published {}; {verdict})", row.what(), row.ours(), row.published())
+        };
+        let told: Vec<String> = self.rows.iter().filter(is_told).map(said).collect();
+        if told.is_empty() {
+            return String::new();
+        }
+        let more = told.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let shown = told.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
         // Replace each `|`, which would end a table cell.
-        format!("{}{text}.", counts.join(", ")).replace('|', "/")
+        format!("{shown}{more}.").replace('|', "/")
     }
 }
 
@@ -405,20 +411,22 @@ fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
 }
 
 fn show(outcome: &Outcome) {
-    println!("{}: {}\n{}", outcome.id, outcome.title, outcome.counts.sentence());
+    println!("{}: {}\n{}", outcome.id, outcome.title, outcome.headline());
     for command in &outcome.commands {
         println!("Measured by: {command}");
     }
-    println!("\n{:<34} {:<34} {:<34} {:<6} {:<8} {:<4}", "", "published", "ours", "ratio", "verdict", "fit");
+    println!(
+        "\n{:<34} {:<34} {:<34} {:<6} {:<15} {:<8}",
+        "", "published", "ours", "ratio", "kind", "verdict"
+    );
     for row in &outcome.rows {
+        let (kind, verdict) = row.standing().words();
         println!(
-            "{:<34} {:<34} {:<34} {:<6} {:<8} {:<4} {}",
+            "{:<34} {:<34} {:<34} {:<6} {kind:<15} {verdict:<8} {}",
             row.what(),
             row.published(),
             row.ours(),
             row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
-            row.verdict().name(),
-            if row.used_in_fit() { "used" } else { "-" },
             row.why()
         );
     }
@@ -483,7 +491,7 @@ mod tests {
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();
         for (_, (id, .., rows)) in papers() {
-            if let Computed(rows) = rows {
+            if let Computed(rows) | MeasuredWithFull(rows) = rows {
                 let mut runs = Runs::new(false, None, None, None, None);
                 assert!(!rows(&published, &mut runs).expect("it runs").is_empty(), "{id}");
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ use fonio_report::json::Report;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::row::RUNS_MIN;
 use crate::applications::{self, Applications, Load};
 use crate::fuse::{Found, Plan};
@@ -27,6 +28,8 @@ pub(super) struct Runs {
     full: bool,
     /// The share of a processor that the workloads get, to imitate a phone's processor.
     cpu: Option<String>,
+    /// The processor of the phone of the current study.
+    phone: Option<&'static str>,
     /// The only device to measure in addition to the best device; `None` for all devices.
     on: Option<String>,
     /// The guest in which all commands run, such as `lab:6.12`.
@@ -84,10 +87,11 @@ impl Named for Series {
 pub(super) trait OfRuns {
     fn first(&self) -> Result<&RunFigures>;
 
-    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
+    /// Returns a figure of each run. `kind` says what was run.
+    fn each(&self, kind: Kind, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
 
-    fn wall_s(&self) -> Measured {
-        self.each(|run| Some(run.wall_s))
+    fn wall_s(&self, kind: Kind) -> Measured {
+        self.each(kind, |run| Some(run.wall_s))
     }
 }
 
@@ -96,8 +100,8 @@ impl OfRuns for VariationResult {
         self.runs.first().with_context(|| format!("{} was not run", self.name))
     }
 
-    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured {
-        Measured::runs(self.runs.iter().map(figure))
+    fn each(&self, kind: Kind, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured {
+        kind.runs(self.runs.iter().map(figure))
     }
 }
 
@@ -138,6 +142,12 @@ impl Split for SequentialShare {
         (self.random_requests * PAGE).min(self.random_bytes.0)
     }
 }
+
+/// The value of `--cpu` for this machine's processor.
+const FULL: &str = "full";
+
+/// The studies whose phone has a processor that fonio knows.
+const PHONES: [(&str, &str); 1] = [("Kim et al. 2012", "nexus-one")];
 
 impl Runs {
     pub(super) fn new(
@@ -208,8 +218,10 @@ impl Runs {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }
 
+    /// Returns a figure of the report on each run. `kind` says what was run.
     pub(super) fn each_report(
         &mut self,
+        kind: Kind,
         variation: &VariationResult,
         figure: impl Fn(&Analysis) -> Option<f64>,
     ) -> Result<Measured> {
@@ -217,7 +229,7 @@ impl Runs {
         for run in &variation.runs {
             figures.push(figure(&self.report(&run.recording)?.analysis));
         }
-        Ok(Measured::runs(figures))
+        Ok(kind.runs(figures))
     }
 
     /// Explains how the processor of the runs differs from the processor of the phone. This difference may
@@ -233,7 +245,21 @@ impl Runs {
 
     /// Returns whether the workloads run on a share of this machine's processor.
     pub(super) fn slowed(&self) -> bool {
-        self.cpu.is_some()
+        self.processor(self.guest.is_some()).is_some()
+    }
+
+    /// Sets the phone whose processor the workloads get.
+    pub(super) fn on_the_phone_of(&mut self, study: &str) {
+        self.phone = PHONES.iter().find(|(of, _)| *of == study).map(|(_, processor)| *processor);
+    }
+
+    /// Returns the value of `--cpu` for a run. The processor of a guest is simulated, so it has no default.
+    fn processor(&self, in_guest: bool) -> Option<&str> {
+        match self.cpu.as_deref() {
+            Some(FULL) => None,
+            Some(share) => Some(share),
+            None => self.phone.filter(|_| !in_guest),
+        }
     }
 
     /// Returns whether all comparisons are requested, regardless of time.
@@ -271,6 +297,30 @@ impl Runs {
         self.run_at(at, &[&[workload, "--on", devices], &setup[..], more].concat())
     }
 
+    /// Runs a script in a file system on an emulated card, with the program fonio, a folder and the number of rounds as
+    /// its arguments. Returns what it printed. `name` is the script's file beside this one.
+    pub(super) fn on_a_card(
+        &mut self,
+        device: &str,
+        name: &str,
+        script: &str,
+        rounds: usize,
+    ) -> Result<String> {
+        let fonio = self.program(false)?.to_owned();
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join(name);
+        std::fs::write(&path, script)?;
+        let words = ["device", "emulate", device, "--size", "448MiB", "--fs", "ext4", "--mount"];
+        let mut command = process::bound_to_this(&fonio);
+        command.args(words).args(["--", "sh"]).arg(&path).arg(&fonio).arg(folder.path());
+        self.commands.push(format!("fonio {} -- sh {name} fonio FOLDER {rounds}", words.join(" ")));
+        let out = command.arg(rounds.to_string()).stderr(Stdio::inherit()).output()?;
+        if !out.status.success() {
+            bail!("{} failed: {}", process::shown(&command), out.status);
+        }
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
         let at = self.place_for(&[]);
         self.run_at(&at, arguments)
@@ -278,13 +328,14 @@ impl Runs {
 
     pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        if let Some(share) = &self.cpu {
-            arguments.extend(["--cpu".to_owned(), share.clone()]);
+        if let Some(share) = self.processor(at.guest.is_some()) {
+            arguments.extend(["--cpu".to_owned(), share.to_owned()]);
         }
         if let Some(guest) = &at.guest {
             arguments.extend(["--in".to_owned(), guest.clone()]);
         }
-        self.commands.push(format!("fonio run {}", arguments.join(" ")));
+        let folder = format!("{}/", process::root().display());
+        self.commands.push(format!("fonio run {}", arguments.join(" ")).replace(&folder, "./"));
         if let Some(known) = self.series.get(&arguments) {
             return Ok(Rc::clone(known));
         }
@@ -315,15 +366,37 @@ impl Runs {
     }
 
     fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
-        let program = match &self.program {
-            Some(program) => program,
-            None => {
-                let in_guest = words.contains(&OsStr::new("--in"));
-                tools::ensure(&[tools::DEMO, tools::PAPER, if in_guest { tools::GUEST } else { &[] }])?;
-                // Running in a guest does not need root privileges.
-                self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
-            }
+        let in_guest = words.contains(&OsStr::new("--in"));
+        asked::answer(self.program(in_guest)?, words)
+    }
+
+    /// Returns the program fonio, which is built first if the user named none.
+    fn program(&mut self, in_guest: bool) -> Result<&Path> {
+        if self.program.is_none() {
+            tools::ensure(&[tools::DEMO, tools::PAPER, if in_guest { tools::GUEST } else { &[] }])?;
+            // Running in a guest does not need root privileges.
+            self.program = Some(if in_guest { process::build_fonio()? } else { emulated::fonio()? });
+        }
+        self.program.as_deref().context("the program was built")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workloads_of_a_study_get_its_phone_unless_the_user_says_otherwise() {
+        let of = |study: &str, cpu: Option<&str>, in_guest| {
+            let mut runs = Runs { cpu: cpu.map(str::to_owned), ..Runs::default() };
+            runs.on_the_phone_of(study);
+            runs.processor(in_guest).map(str::to_owned)
         };
-        asked::answer(program, words)
+        let kim = "Kim et al. 2012";
+        assert_eq!(of(kim, None, false).as_deref(), Some("nexus-one"));
+        assert_eq!(of(kim, None, true), None);
+        assert_eq!(of(kim, Some("full"), false), None);
+        assert_eq!(of(kim, Some("0.1"), true).as_deref(), Some("0.1"));
+        assert_eq!(of("Courville, Chen", None, false), None);
     }
 }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-use super::measured::Measured;
+use super::measured::Kind;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 use super::smartio_apps::ratio;
+use super::workload::knows;
 use crate::applications;
 
 /// The study's phones that have a profile: the study's name and the profile's name.
@@ -32,9 +33,12 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let series =
             runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--runs", "1"])?;
         let run = series.named(profile)?.first()?;
-        let fitted = phone == FITTED && runs.slowed();
-        let launch = Measured::once(run.phases_s.get("launch").copied()).shaped(fitted);
-        let drags = Measured::once(run.spans_s.get("drag").map(|seconds| seconds / DRAGS));
+        let is_fitted = phone == FITTED && runs.slowed();
+        let known = |figure: &str| knows("facebook", &format!("{figure}_{phone}_s"));
+        let launch = Kind::Imitation.once(run.phases_s.get("launch").copied());
+        let launch = launch.known(is_fitted || known("cold_launch")?);
+        let drags = Kind::Imitation.once(run.spans_s.get("drag").map(|seconds| seconds / DRAGS));
+        let drags = drags.known(known("timeline")?);
         let with_cfq = |times: &BTreeMap<String, [f64; 2]>| times.get(phone).map(|[cfq, _]| *cfq);
         if let Some(seconds) = with_cfq(&cold) {
             rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, &launch, WHY));
@@ -56,6 +60,7 @@ fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(vec![
         TIMES.effect(format!("{FITTED}, cold launch, SmartIO over BFQ"), smartio / cfq, &launch, WHY),
         Row::ours_alone(
+            Kind::Imitation,
             format!("{FITTED}, timeline, SmartIO over BFQ"),
             format!("{drags:.2} times"),
             "published only for the Razr and the S4",

@@ -3,11 +3,11 @@
 
 use anyhow::Result;
 
-use super::kim_io::used_in_fit;
-use super::measured::Measured;
+use super::measured::Kind;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
+use super::workload::knows;
 
 const WORKLOAD: &str = "fortyapps";
 const DEVICE: &str = "samsung_s5";
@@ -19,14 +19,12 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("smartio.app_delay.{figure}"));
     let series = runs.run(&[WORKLOAD, "--on", DEVICE, "--scheduler", "bfq", "--runs", &Runs::repeat()])?;
     let variation = series.named(DEVICE)?;
-    let phase = |name: &str| variation.each(|run| run.phases_s.get(name).copied());
-    let warm =
-        phase("cold").over(&phase("warm")).shaped(used_in_fit(WORKLOAD, "warm_over_cold_percent_less")?);
-    let ratio = runs.each_report(variation, |analysis| {
-        let writes = Measured::once(analysis.totals.writes as f64);
-        Measured::once(analysis.totals.reads as f64).over(&writes).value()
+    let phase = |name: &str| variation.each(Kind::Imitation, |run| run.phases_s.get(name).copied());
+    let warm = phase("cold").over(&phase("warm")).known(knows(WORKLOAD, "warm_over_cold_percent_less")?);
+    // The workload lists how many reads and how many replaced files a launch has.
+    let ratio = runs.each_report(Kind::Construction, variation, |analysis| {
+        Some(analysis.totals.reads as f64 / analysis.totals.writes as f64)
     })?;
-    let ratio = ratio.shaped(used_in_fit(WORKLOAD, "launch_reads_over_writes")?);
     Ok(vec![
         TIMES.effect(
             "warm launches",

@@ -8,7 +8,7 @@
 
 use anyhow::{Context, Result};
 
-use super::measured::Measured;
+use super::measured::Kind;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -44,20 +44,22 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = 1.0 - published.number("smartio.app_delay.power_mean")? / 100.0;
     let mut rows = Vec::new();
     for (speed, cpu_active) in ["highest", "lowest"].into_iter().zip(S5.cpu_active) {
-        let of = |name: &str, value: fn(f64, f64) -> f64| {
-            let kernel =
-                found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;
-            let currents = kernel.active_share.iter().map(|share| S5.current(*share, cpu_active));
-            Ok::<_, anyhow::Error>(Measured::runs(
-                currents.zip(&kernel.launches_s).map(|(current, seconds)| value(current, *seconds)),
-            ))
-        };
+        let of =
+            |name: &str, value: fn(f64, f64) -> f64| {
+                let kernel =
+                    found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;
+                let currents = kernel.active_share.iter().map(|share| S5.current(*share, cpu_active));
+                Ok::<_, anyhow::Error>(Kind::Model.runs(
+                    currents.zip(&kernel.launches_s).map(|(current, seconds)| value(current, *seconds)),
+                ))
+            };
         let ratio = |value| Ok::<_, anyhow::Error>(of("smartio", value)?.over(&of("bfq", value)?));
         let power = ratio(|current, _| current)?;
         let what = format!("mean power, SmartIO over BFQ, estimated, the processor at its {speed} speed");
         rows.push(TIMES.effect(what, told, &power, WHY));
         let energy = ratio(|current, seconds| current * seconds)?.value().context("a round has no value")?;
         rows.push(Row::ours_alone(
+            Kind::Model,
             format!("energy of the launches, SmartIO over BFQ, the processor at its {speed} speed"),
             format!("{energy:.2} times"),
             "the study reports only the power",

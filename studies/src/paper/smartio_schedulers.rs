@@ -1,6 +1,6 @@
 //! Reproduces Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study with scheduler models.
 //!
-//! The author of the models had read the study, so all rows are marked as used, and none is scored. However,
+//! The author of the models had read the study, so all rows are marked as known, and none is scored. However,
 //! no parameter of the models was fitted to the study or changed after the first comparison
 //! (`fonio_sim::study`).
 
@@ -15,16 +15,22 @@ use fonio_sim::scheduler::smartio::{QUEUES, SmartIo, Tunables};
 use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 use fonio_sim::study::Setup;
 
-use super::measured::Measured;
+use super::measured::{Kind, Measured, Origin};
 use super::published::Published;
-use super::row::{Quantity, Row, Verdict};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
+use super::standing::Verdict;
 
 /// The maximum ratio of a model's result to the published number, or of the published number to the result.
 const WITHIN: f64 = 1.15;
 const TIMES: Quantity = Quantity::new("times", 2, WITHIN, 0.0);
 const SECONDS: Quantity = Quantity::new("s", 1, WITHIN, 0.0);
 const PERCENT: Quantity = Quantity::new("%", 0, WITHIN, 0.0);
+
+/// The origin of words that a model gives.
+fn known() -> Origin {
+    Origin::from(Kind::Model).known(true)
+}
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
@@ -80,9 +86,9 @@ fn slowdowns_under(
             setup.slowdown(order, processes)
         });
         let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let shaped = |values: Vec<f64>| Measured::runs(values).shaped(true);
-        found.insert(read, shaped(runs.iter().map(|run| run.read).collect()));
-        found.insert(write, shaped(runs.iter().map(|run| run.write).collect()));
+        let known = |values: Vec<f64>| Kind::Model.runs(values).known(true);
+        found.insert(read, known(runs.iter().map(|run| run.read).collect()));
+        found.insert(write, known(runs.iter().map(|run| run.write).collect()));
     }
     Ok(found)
 }
@@ -98,11 +104,14 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
             for (access, ..) in ACCESSES {
                 let what = format!("{name}, {processes} of each, {}, {access}", policy.name());
                 let row = TIMES.row(what, told[access], &ours[access], why(policy, name, processes, access));
+                let agrees = row.standing().verdict == Verdict::Agrees;
                 let counts: &mut [usize; 2] = within.entry(policy.name()).or_default();
-                counts[0] += usize::from(row.verdict() == Verdict::Agrees);
+                counts[0] += usize::from(agrees);
                 counts[1] += 1;
-                let is_doubtful = name == "razr" && row.verdict() == Verdict::Agrees;
-                rows.push(if is_doubtful { row.because(ASSUMED) } else { row });
+                let is_doubtful = name == "razr" && agrees;
+                let row = if is_doubtful { row.because(ASSUMED) } else { row };
+                // The slowdowns under CFQ are numbers of smartio-f4.
+                rows.push(if policy == Policy::Cfq { row.of_numbers(0) } else { row });
             }
         }
     }
@@ -110,7 +119,7 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     rows.extend(held_rows()?);
     for (policy, [agree, all]) in within {
         let what = format!("within 15 % under {policy}");
-        rows.push(Row::ours_alone(what, format!("{agree} of {all}"), UNSCORED));
+        rows.push(Row::ours_alone(Kind::Model, what, format!("{agree} of {all}"), UNSCORED));
     }
     Ok(rows)
 }
@@ -170,11 +179,16 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let why = "here, writes are not slower: all processes have the same amount of work, so the writers end last \
          in both cases";
     Ok([
-        TIMES.cannot(format!("{gain_on}, less read slowdown"), gain, "this phone has no profile"),
+        TIMES.cannot(
+            Kind::Model,
+            format!("{gain_on}, less read slowdown"),
+            gain,
+            "this phone has no profile",
+        ),
         TIMES.row(
             format!("{cost_on}, more write slowdown"),
             cost,
-            &Measured::once(greatest).shaped(true),
+            &Kind::Model.once(greatest).known(true),
             why,
         ),
     ])
@@ -191,7 +205,7 @@ fn held_rows() -> Result<Vec<Row>> {
     let row = |access: &str| {
         let times = ours[access].value().map_or_else(|| "-".to_owned(), |times| format!("{times:.2} times"));
         let why = "ours: the study does not say whether SmartIO idles as CFQ does";
-        Row::ours_alone(format!("samsung_s5, 1 of each, writes held 8 ms, {access}"), times, why)
+        Row::ours_alone(Kind::Model, format!("samsung_s5, 1 of each, writes held 8 ms, {access}"), times, why)
     };
     Ok(ACCESSES.iter().map(|(access, ..)| row(access)).collect())
 }
@@ -213,7 +227,7 @@ pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Ro
             let at = tried.iter().position(|tried| *tried == best);
             let at = at.with_context(|| format!("{best} processes were not tried"))?;
             let what = format!("{name}, cfq, {best} processes, {access}");
-            let ours = Measured::once(speedups[at]).shaped(true);
+            let ours = Kind::Model.once(speedups[at]).known(true);
             let shown: Vec<String> = speedups.iter().map(|speedup| format!("{speedup:.2}")).collect();
             let row = match s5_speedup.get(access) {
                 Some(told) if name == "samsung_s5" => TIMES.row(what, *told, &ours, NO_PEAK),
@@ -223,7 +237,7 @@ pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Ro
                         format!("{:.2} times{}", speedups[at], if is_best { ", the best" } else { "" });
                     let agrees = is_best && speedups[at] > 1.05;
                     let ours = if agrees { "the best speedup" } else { ours.as_str() };
-                    Row::same(what, "the best speedup", Some(ours), true, NO_PEAK)
+                    Row::same(what, "the best speedup", Some(ours), known(), NO_PEAK).of_numbers(1)
                 }
             };
             rows.push(row.because(format!("2, 4, 8, 16, 32: {}", shown.join(", "))));
@@ -249,7 +263,7 @@ pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec
         let told = published.numbers(&format!("smartio.scheduler_comparison.read_{percent}_percent"))?;
         for policy in COMPARED {
             let what = format!("{}, {percent} % reads, sequential", policy.name());
-            let ours = Measured::once(seconds(policy, percent, Order::Sequential)?).shaped(true);
+            let ours = Kind::Model.once(seconds(policy, percent, Order::Sequential)?).known(true);
             rows.push(SECONDS.row(what, told[policy.name()], &ours, ONE_PROCESS));
         }
     }
@@ -266,7 +280,7 @@ pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec
             ("greatest", format!("{key}_max"), Some(greatest)),
         ] {
             let what = format!("smartio over cfq, {name}, {of} gain");
-            rows.push(PERCENT.row(what, told[&key], &Measured::once(ours).shaped(true), ONE_PROCESS));
+            rows.push(PERCENT.row(what, told[&key], &Kind::Model.once(ours).known(true), ONE_PROCESS));
         }
     }
     Ok(rows)
@@ -282,10 +296,11 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     let queues = told["real_time_queues"] + told["best_effort_queues"] + told["idle_queues"];
     let slice = format!("{} ms", told["time_slice_ms"]);
     Ok(vec![
-        Row::same("queues", &queues.to_string(), Some(&QUEUES.to_string()), true, ""),
-        Row::same("queues are served", "by class and level", Some(order_of_queues()), true, ""),
-        Row::same("within a queue", "in FIFO fashion", Some(order_within()), true, ""),
-        Row::same("another queue is served after", &slice, Some(&slice_of_full_queue()), true, ""),
+        Row::same("queues", &queues.to_string(), Some(&QUEUES.to_string()), known(), "").of_numbers(3),
+        Row::same("queues are served", "by class and level", Some(order_of_queues()), known(), ""),
+        Row::same("within a queue", "in FIFO fashion", Some(order_within()), known(), ""),
+        Row::same("another queue is served after", &slice, Some(&slice_of_full_queue()), known(), "")
+            .of_numbers(1),
     ])
 }
 
@@ -296,8 +311,9 @@ pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<V
     let alone = in_flight_of_a_queue(false);
     let alone = if alone == MANY as usize { "no limit".to_owned() } else { alone.to_string() };
     Ok(vec![
-        Row::same("in flight next to another queue", &quantum.to_string(), Some(&beside), true, ""),
-        Row::same("in flight if no other queue waits", "no limit", Some(&alone), true, ""),
+        Row::same("in flight next to another queue", &quantum.to_string(), Some(&beside), known(), "")
+            .of_numbers(1),
+        Row::same("in flight if no other queue waits", "no limit", Some(&alone), known(), ""),
     ])
 }
 

@@ -6,7 +6,7 @@ use fonio_bench::result::{Benchmark, Slowdown, TestResult};
 use fonio_sim::scheduler::Policy;
 
 use super::bfuse_stack::{BFQ, NO_CFQ};
-use super::measured::Measured;
+use super::measured::{Kind, Measured};
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
@@ -27,13 +27,16 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let modelled = slowdowns(device, Policy::Cfq, processes)?;
         let at = runs.guest();
         let size = if runs.full() { FULL_SIZE } else { SIZE };
-        let found: Benchmark =
-            runs.bench("interference", &[device, "--scheduler", BFQ, "--range", size, "--runs", "3"], &at)?;
+        let found: Benchmark = runs.bench(
+            "interference",
+            &[device, "--scheduler", BFQ, "--range", size, "--runs", &Runs::repeat()],
+            &at,
+        )?;
         for slowdown in found.slowdowns.iter().filter(|of| of.processes == processes) {
             let name = slowdown.access.name();
             let Some(times) = told.get(name) else { continue };
             let what = format!("{device}, {processes} of each, {name}");
-            let row = TIMES.row(what, *times, &each(&found, slowdown), WHY);
+            let row = TIMES.effect(what, *times, &each(&found, slowdown), WHY);
             let row = row.noted(shown(slowdown)).noted(at.noted());
             let modelled = modelled.get(name).and_then(Measured::value);
             let modelled = modelled.map_or(String::new(), |times| format!("{times:.2} under a model of CFQ"));
@@ -43,20 +46,21 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the slowdown of each run. The response time without concurrent I/O is marked as used, because the
+/// Returns the slowdown of each run. The response time without concurrent I/O is marked as known, because the
 /// profile was fitted to the published response time.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
-    let of =
-        |result: &TestResult| Measured::runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)));
+    let of = |result: &TestResult| {
+        Kind::Imitation.runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)))
+    };
     let with = |beside| {
         let is_it = |result: &&TestResult| {
             result.test.access == slowdown.access
                 && result.test.beside == beside
                 && (beside.is_none() || result.test.processes == slowdown.processes)
         };
-        found.tests.iter().find(is_it).map_or_else(|| Measured::once(None), of)
+        found.tests.iter().find(is_it).map_or_else(|| Kind::Imitation.once(None), of)
     };
-    with(Some(slowdown.beside)).over(&with(None).shaped(true))
+    with(Some(slowdown.beside)).over(&with(None).known(true))
 }
 
 fn shown(slowdown: &Slowdown) -> String {

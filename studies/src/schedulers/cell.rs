@@ -196,6 +196,7 @@ fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
         wishes: Vec::new(),
         files,
         disks: Vec::new(),
+        programs: None,
         card: None,
     };
     let script = "insmod smartio-iosched.ko && exec sh compare.sh \"$@\"";

@@ -38,6 +38,7 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
         wishes: vec!["crc32c_generic", "crc32c"],
         files,
         disks: Vec::new(),
+        programs: None,
         card: Some(card.path().to_path_buf()),
     };
     let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string(), &requests.to_string()]

@@ -39,6 +39,12 @@ const WRITTEN: &str =
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
+/// A script that changes a setting of journald three times, although systemd starts journald only twice an hour.
+const OFTEN: &str = "folder=/run/systemd/system/systemd-journald.service.d; mkdir -p $folder; \
+    printf '[Unit]\\nStartLimitIntervalSec=1h\\nStartLimitBurst=2\\n' >$folder/limit.conf; systemctl daemon-reload; \
+    for round in 1 2 3; do fonio fix apply journald-sync=10m >/dev/null && fonio fix undo journald-sync >/dev/null || exit; done; \
+    systemctl is-active systemd-journald";
+
 /// Runs all checks in one guest. Returns the number of promises that were not kept.
 pub fn run(fonio: &Path) -> Result<u32> {
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
@@ -93,7 +99,10 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
     as_before(steps, "the folders on disk have all written data", WRITTEN, &expected)?;
     steps.system.reboot()?;
-    as_before(steps, "after another reboot: settings as before", &in_force, &force_before)
+    as_before(steps, "after another reboot: settings as before", &in_force, &force_before)?;
+    let often = text(steps.system, OFTEN)?;
+    steps.promise("a setting of journald changes more often than it may start", often == "active", &often);
+    Ok(())
 }
 
 /// Returns whether the unit has the I/O weight, the limit and the class of `keep_fixes.txt`.

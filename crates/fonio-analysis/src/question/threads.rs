@@ -35,6 +35,12 @@ pub(crate) const MOUNT: &str = "fonio-mount";
 /// The program name of an emulated device.
 pub(crate) const EMULATOR: &str = "fonio-emulator";
 
+/// The name, as the kernel truncates it, of the process that runs a workload in the background of a measured one.
+/// Its threads are one program, so that nobody takes their waits for those of the measured program.
+const BACKGROUND_PROCESS: &str = "fonio-backgroun";
+/// The program name of the workload in the background.
+pub(crate) const BACKGROUND: &str = "the background workload";
+
 /// Number that stands for a missing thread name.
 pub(crate) const UNKNOWN: u32 = 0;
 /// Process name of requests whose thread is unknown.
@@ -241,6 +247,9 @@ impl Threads {
         let is_named = |slot: &Slot| !PROXIES.contains(&self.names[slot.value as usize].as_str());
         let is_proxy = first_thread.is_some_and(|slot| !is_named(&slot));
         let mut name = first_thread.filter(is_named).unwrap_or_else(|| self.look_up(tid, time));
+        if self.name(name.value) == BACKGROUND_PROCESS {
+            name.value = self.number(BACKGROUND);
+        }
         let own = self.name(name.value);
         if is_proxy && let Some((_, server)) = SERVERS.iter().find(|(begin, _)| own.starts_with(begin)) {
             name.value = self.number(server);
@@ -355,6 +364,11 @@ mod tests {
             threads.add(&of(2, row(tid, 0, name)));
         }
         programs(&mut threads, &[(3, 0, "webcore"), (2, 0, "fonio"), (10, 0, MOUNT), (11, 0, EMULATOR)]);
+        // The writers of a workload in the background are one program.
+        for (tid, name) in [(20, "fonio-backgroun"), (21, "recorder")] {
+            threads.add(&of(20, row(tid, 0, name)));
+        }
+        programs(&mut threads, &[(20, 0, BACKGROUND), (21, 0, BACKGROUND)]);
         // The name of the thread is still known.
         let number = threads.name_at(Some(7), Timestamp(0));
         assert_eq!(threads.name(number), "ThreadPoolForeg");

@@ -99,7 +99,33 @@ const ADVICE: &[Advice] = &[
     },
     Advice {
         programs: &["systemd-journald", "systemd-journal"],
-        texts: &[(SyncLess, "journald: sync the log less often: `fonio fix apply journald-sync=30m`.")],
+        // journald.conf(5): SyncIntervalSec= does not concern messages of these priorities.
+        texts: &[(
+            SyncLess,
+            "journald: sync the log less often: `fonio fix apply journald-sync=30m`. Messages of the priorities crit, alert \
+             and emerg are still synced at once; `journalctl -p crit` shows who sends them.",
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["syncthing"],
+        // The setting concerns received files, not Syncthing's own database.
+        concerns: |path| !path.is_empty() && !path.contains("/index-v"),
+        texts: &[(
+            LowerDurability,
+            "Syncthing: set `disableFsync` in the folder's advanced settings; a power cut may then damage files that \
+             were just received.",
+        )],
+        ..ANY
+    },
+    Advice {
+        // The kernel keeps 15 bytes of a name.
+        programs: &["victoria-metric", "victoria-metrics"],
+        texts: &[(
+            SyncLess,
+            "VictoriaMetrics: raise `-inmemoryDataFlushInterval`, which is 5 s if it is not set; a power cut may lose the \
+             measurements of this time.",
+        )],
         ..ANY
     },
     Advice {
@@ -125,8 +151,16 @@ const ADVICE: &[Advice] = &[
         ..ANY
     },
     Advice {
-        programs: &["vim", "vim.basic", "vim.tiny", "nvim"],
-        texts: &[(LowerDurability, "vim: `:set nofsync` leaves the moment of writing to the kernel.")],
+        programs: &["vim", "vim.basic", "vim.tiny"],
+        texts: &[(
+            LowerDurability,
+            "vim: `:set nofsync swapsync=` leaves the moment of writing to the kernel, for texts and for swap files.",
+        )],
+        ..ANY
+    },
+    Advice {
+        programs: &["nvim"],
+        texts: &[(LowerDurability, "nvim: `:set nofsync` leaves the moment of writing to the kernel.")],
         ..ANY
     },
     Advice {
@@ -242,6 +276,13 @@ mod tests {
             ("access", "/access/people.mdb", None),
             ("etcd", "/var/lib/etcd/member/snap/db", Some("bbolt")),
             ("umount", "", Some("See")),
+            ("systemd-journal", "/var/log/journal/0/system.journal", Some("journald")),
+            ("victoria-metric", "/data/metrics/data/small/2026_11/", Some("VictoriaMetrics")),
+            ("syncthing", "/home/u/Sync/", Some("Syncthing")),
+            ("syncthing", "/home/u/.config/syncthing/index-v0.14.0.db/000012.log", Some("LevelDB")),
+            ("syncthing", "/home/u/.config/syncthing/index-v0.14.0.db/000012.ldb", None),
+            ("vim", "/home/u/.notes.txt.swp", Some("vim")),
+            ("nvim", "/home/u/notes.txt", Some("nvim")),
             ("python3", "/notes.db-journal", None),
         ] {
             assert_eq!(begin(program, file), expected, "{program} {file}");

@@ -6,7 +6,7 @@ use fonio_core::Nanos;
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
-use crate::question::threads::UNKNOWN_NAME;
+use crate::question::threads::{BACKGROUND, UNKNOWN_NAME};
 use crate::waits::blocked::{
     Behind, Blocked, BlockedProgram, FileShare, OWN_FROM, ProgramWork, Role, SqliteMode, Through,
     is_fuse_server, is_kernel, is_own_server, shown_file,
@@ -233,6 +233,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     for (name, label, begin) in [
         ("btrfs", "transactions of btrfs", "btrfs-transacti"),
         ("f2fs", "checkpoints and cleaning of f2fs", "f2fs_"),
+        ("f2fs_cleaning", "cleaning of f2fs", "f2fs_gc"),
         ("xfs", "the log of xfs", "xfsaild"),
         ("lazy_init", "the lazy initialisation of ext4", "ext4lazyinit"),
         ("write_back", "write-back of unknown programs", "kworker"),
@@ -306,19 +307,23 @@ fn others(facts: &mut Facts, analysis: &Analysis) {
     let work = blocked.map_or(&[][..], |blocked| &blocked.work);
     let span = analysis.span.duration_ns;
     // On every machine, some program waits for a child, a peer or a timer. Only the waits of a recorded command
-    // say something. A lock, a quota or a busy processor may delay any program.
+    // say something. A lock, a quota or a busy processor may delay any program that was not recorded by itself.
     let has_command = work.iter().any(|program| program.is_of_command);
     let of_shell = |work: &ProgramWork| SHELLS.contains(&work.name.as_str());
     let child = |work: &ProgramWork| if of_shell(work) { Nanos(0) } else { work.child_ns };
     let of_command = |work: &&ProgramWork| work.is_of_command;
-    let of_any = |work: &&ProgramWork| work.is_of_command || !has_command;
+    // Which processes belong to a workload or an app is not recorded, so a lock or the work of any program of the machine would
+    // be blamed.
+    let of_recorded =
+        |work: &&ProgramWork| work.is_of_command || (!analysis.has_command && work.name != BACKGROUND);
+    let of_any = |work: &&ProgramWork| work.is_of_command || (!has_command && work.name != BACKGROUND);
     for (name, label, counts, of) in [
-        ("lock", "waits for locks", &of_any as Counts, &(|work: &ProgramWork| work.lock_ns) as Time),
+        ("lock", "waits for locks", &of_recorded as Counts, &(|work: &ProgramWork| work.lock_ns) as Time),
         ("child", "waits for child processes", &of_command, &child),
         ("peer", "waits for peers", &of_command, &|work| work.peer_ns),
         ("timer", "sleeps for a fixed time", &of_command, &|work| work.timer_ns),
         ("quota", "waits for a quota of processor time", &of_any, &|work| work.quota_ns),
-        ("processor", "processor time", &|_| true, &|work| work.processor_ns),
+        ("processor", "processor time", &of_recorded, &|work| work.processor_ns),
     ] {
         let most = work.iter().filter(|one| counts(one)).max_by_key(|one| of(one));
         let program = most.filter(|one| of(one) > Nanos(0));

@@ -66,7 +66,8 @@ fn parse(text: &str) -> Result<Script, String> {
     Script::parse(text, Path::new("script.toml")).map_err(|error| error.to_string())
 }
 
-/// Runs the script, and returns the actions, and the lines that the phone ran.
+/// Runs the script, and returns the actions, and the lines that the phone ran. Whether the stand-in was idle depends on
+/// this machine's processors, so it is left out.
 fn run_with(seed: u64) -> (Vec<String>, String) {
     let phone = StandIn::new(&[]);
     for name in ["am", "input", "monkey"] {
@@ -81,7 +82,13 @@ fn run_with(seed: u64) -> (Vec<String>, String) {
     let done = run_in(&adb, &script, &script.steps, options, &phone.folder(), &mut |_| told += 1);
     let done = done.expect("it runs");
     assert_eq!(told, done.len());
-    let shown = done.into_iter().map(|done| format!("{} ({})", done.action, done.note.unwrap_or_default()));
+    let shown = done.into_iter().map(|done| match done.note {
+        Some(note) if done.action == "until idle" => {
+            assert!(note == "idle" || note == "not idle within 5 s", "{note}");
+            done.action
+        }
+        note => format!("{} ({})", done.action, note.unwrap_or_default()),
+    });
     assert_eq!(phone.left(), [] as [PathBuf; 0]);
     (shown.collect(), fs::read_to_string(phone.dir.path().join("log")).expect("a log"))
 }
@@ -98,7 +105,7 @@ fn equal_seeds_give_equal_actions() {
     assert_ne!(first[2], first[5], "each repetition has its own events");
     assert_eq!(first[3], "tap any (the screen shows nothing that can be touched)");
     assert_eq!(first[7], "input swipe 1 2 3 4 300 ()");
-    assert!(first[10].starts_with("until idle ("), "{first:?}");
+    assert_eq!(first[10], "until idle");
     // What the phone ran: the text is one word, and nothing in it is a command.
     assert!(log.starts_with("am start -W -n com.example/.Main$Inner\ninput tap 5 "), "{log}");
     assert!(log.contains("\ninput text it's%sme;%s$(reboot)\ninput keyevent BACK\n"), "{log}");

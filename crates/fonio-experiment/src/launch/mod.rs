@@ -24,6 +24,7 @@ use fonio_recording::{Recording, Table, Tables};
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
+use crate::held::Holding;
 use crate::recorded::{Notes, record_command};
 use crate::rounds::{Arm, Design, Measurement, Rounds, check_stop};
 use crate::setup::{Setup, Storage};
@@ -120,6 +121,7 @@ fn launch_once(
         }
     }
     let confined = Confined::make(bed.ledger(), setup.limits)?;
+    let holding = Holding::begin(&mut bed, setup, &confined, options.roles)?;
     let dropped = match options.cache {
         CacheState::Cold => {
             if is_made {
@@ -136,12 +138,13 @@ fn launch_once(
     if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
         return Err(ExperimentError::OutOfMemory { limit });
     }
+    let held = holding.map(|holding| holding.end(&mut bed)).transpose()?;
     bed.close_measured()?;
 
     let analysed = Analysed::of(out)?;
     let command = || options.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     match LaunchFigures::of(&analysed.analysis, &summary, dropped) {
-        Some(figures) => Ok((figures, analysed)),
+        Some(figures) => Ok((LaunchFigures { processor: held, ..figures }, analysed)),
         None => Err(ExperimentError::NotSeen {
             command: command(),
             reason: "the recording has no waits of the command; run `fonio report` on it to see what was lost",

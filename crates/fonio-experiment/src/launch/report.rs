@@ -8,6 +8,7 @@ use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
+use crate::held::Held;
 
 /// Returns the report on a series of launches. `explained` is the report on the first launch's recording; the
 /// sections of `explained` come last.
@@ -39,7 +40,8 @@ fn amount(series: &LaunchSeries) -> String {
         let each = if series.places.len() > 1 { " in each place" } else { "" };
         format!("{count} {cache} launches{each}")
     };
-    format!("{amount}{}", series.conditions.told())
+    let held = series.places.iter().flat_map(|place| &place.runs).filter_map(|run| run.processor);
+    format!("{amount}{}{}", series.conditions.told(), Held::told(held).unwrap_or_default())
 }
 
 fn verdict(series: &LaunchSeries) -> Verdict {

@@ -11,6 +11,7 @@ use fonio_system::command::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::{CacheState, Dropped, LaunchOptions};
+use crate::held::Held;
 use crate::rounds::{Arm, RunTimes, Timed, run_times};
 use crate::setup::{Conditions, Setup};
 
@@ -58,6 +59,9 @@ pub struct LaunchFigures {
     pub dropped: Option<Dropped>,
     /// A sentence that says how the launch spent its time.
     pub verdict: String,
+    /// The processor that the launch got; `None` if it did not have the processor of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Held>,
     /// Whether the measurement of the launch is valid.
     pub valid: bool,
     /// The directory of the launch's recording.
@@ -109,6 +113,7 @@ impl LaunchFigures {
             became_quiet: summary.stopped_by == StopReason::Idle,
             dropped,
             verdict: launch.verdict.clone(),
+            processor: None,
             valid: summary.lost.is_nothing() && summary.stopped_by != StopReason::BufferFull,
             recording: summary.out.clone(),
         })

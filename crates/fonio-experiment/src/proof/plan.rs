@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use fonio_host::{DatabaseCopies, Engine, Limits};
+use fonio_processor::Calibration;
 use fonio_system::{chain, say};
 use fonio_workload::DatabaseOverride;
 use fonio_workload::definition::Journal;
@@ -33,6 +34,8 @@ pub struct ProofOptions<'a> {
     pub setups: &'a [(String, Setup)],
     /// Limits of the command, for the folder of the first database.
     pub limits: Limits,
+    /// The processor of another machine, to which these limits belong.
+    pub processor: Option<&'a Calibration>,
     /// The databases to copy; empty to find them in a first run.
     pub databases: &'a [PathBuf],
     /// fonio's library for settings of connections; `None` if it is not installed.
@@ -93,6 +96,7 @@ impl<'a> ProofPlan<'a> {
                     databases.first().and_then(|database| database.parent()).unwrap_or(Path::new("."));
                 let mut setup = Setup::on(Storage::Directory(folder.to_owned()));
                 setup.limits = options.limits;
+                setup.processor = options.processor.cloned();
                 own = [(folder.display().to_string(), setup)];
                 &own[..]
             }

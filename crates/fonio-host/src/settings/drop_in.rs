@@ -125,10 +125,9 @@ impl<'u> DropIn<'u> {
 
     fn tell(&self) -> Result<(), HostError> {
         match self.unit {
-            None => systemd::systemctl(&["restart", "systemd-journald.service"]),
-            Some(_) => systemd::systemctl(&["daemon-reload"]),
+            None => systemd::restart_service("systemd-journald.service"),
+            Some(_) => systemd::systemctl(&["daemon-reload"]).map(drop),
         }
-        .map(drop)
     }
 }
 

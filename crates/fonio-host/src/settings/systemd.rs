@@ -20,6 +20,17 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     Ok(said.trim_end().to_owned())
 }
 
+/// Restarts a service. systemd refuses to start a service that was started several times within seconds, and leaves it
+/// stopped; in this case, its count of starts begins anew, and the service is started.
+pub(super) fn restart_service(service: &str) -> Result<(), HostError> {
+    let restarted = systemctl(&["restart", "--", service]);
+    if restarted.is_ok() {
+        return Ok(());
+    }
+    let again = || systemctl(&["restart", "--", service]);
+    systemctl(&["reset-failed", "--", service]).and_then(|_| again()).or(restarted).map(drop)
+}
+
 /// Returns the value of a unit's property, such as `LoadState`; empty if the unit has no such property.
 pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])

@@ -22,6 +22,7 @@ use fonio_machine::Machine;
 use fonio_system::ProcessId;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
+use fonio_tracefs::whose::NotedBio;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::ClockId;
 
@@ -36,6 +37,7 @@ use crate::clock::{after, clock, cpu_time, now, until};
 use crate::error::RecordError;
 use crate::monitor::Monitor;
 use crate::options::{Progress, RecordOptions, StopReason};
+use crate::probes::bios::BiosProbe;
 use crate::probes::blocked::{BlockedCapture, CapturedWaits, NotRecorded, Probe};
 use crate::probes::bpf::Unavailable;
 use crate::probes::calls::{CallsCapture, CallsProbe, CapturedCalls};
@@ -70,6 +72,8 @@ pub(crate) struct Captured {
     pub blocked: Option<Result<CapturedWaits, NotRecorded>>,
     /// The file-system calls, or why calls were not recorded; `None` if the user did not want calls.
     pub calls: Option<Result<CapturedCalls, Unavailable>>,
+    /// The bios whose files no event shows, and how many of them are missing.
+    pub bios: (Vec<NotedBio>, u64),
     pub cpu: Duration,
 }
 
@@ -122,6 +126,8 @@ pub(crate) struct Probes {
     /// The probe that records file-system calls, at first those of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
     pub processes: Vec<ProcessId>,
+    /// The probe for files that no event shows; `None` if no such file system is followed, or without BPF.
+    pub bios: Option<BiosProbe>,
 }
 
 pub(crate) struct Feed<'a> {
@@ -150,6 +156,7 @@ struct Running<'a> {
     waits: Option<Feed<'a>>,
     blocked: Option<Result<BlockedCapture, NotRecorded>>,
     calls: Option<Result<CallsCapture, Unavailable>>,
+    bios: Option<BiosProbe>,
     monitor: Option<Monitor>,
     process_times: Option<ProcessTimes>,
     threads: Threads,
@@ -208,7 +215,7 @@ impl Capture<'_> {
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
-        let Probes { blocked, calls, processes } = probes;
+        let Probes { blocked, calls, processes, bios } = probes;
         let blocked =
             blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began, &self.machine)));
         let program = self.options.command.as_ref().and_then(|words| words.first()).map(OsString::as_os_str);
@@ -235,6 +242,7 @@ impl Capture<'_> {
             waits,
             blocked,
             calls,
+            bios,
             monitor,
             process_times,
             threads,
@@ -395,6 +403,9 @@ impl Running<'_> {
             self.files.name_opened(from, machine);
             drained.most = drained.most.max(self.scaled((used, size)));
         }
+        if let Some(bios) = &mut self.bios {
+            bios.drain(&mut self.files);
+        }
         // Look up files before threads: many files exist only for a moment.
         self.files.look_up(&self.capture.machine, from);
         self.threads.look_up(&self.capture.machine);
@@ -451,6 +462,7 @@ impl Running<'_> {
         let (span, calls) = ((self.began, ended), self.calls.take());
         let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
         self.drain()?;
+        let bios = self.bios.take().map(|bios| bios.finish(&mut self.files)).unwrap_or_default();
         self.files.look_again(&self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
@@ -486,6 +498,7 @@ impl Running<'_> {
             waits_missed: waits_missed.unwrap_or_default(),
             blocked,
             calls,
+            bios,
             cpu,
         };
         Ok((captured, pages, waits_pages))

@@ -1,5 +1,6 @@
 //! Records events through probes, which are BPF programs in the kernel, or replacements that do without BPF.
 
+pub(crate) mod bios;
 pub(crate) mod blocked;
 pub(crate) mod bpf;
 pub(crate) mod calls;

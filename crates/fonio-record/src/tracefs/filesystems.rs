@@ -2,6 +2,7 @@
 
 use fonio_core::DeviceId;
 use fonio_machine::{Machine, mounts};
+use fonio_system::MountPoint;
 use fonio_tracefs::ring_buffer::Btrfs;
 
 use crate::attribution::btrfs;
@@ -16,7 +17,12 @@ pub(crate) struct FileScope {
     pub partitions: Vec<(DeviceId, DeviceId)>,
     /// The followed btrfs file systems.
     pub btrfs: Vec<Btrfs>,
+    /// The followed file systems on disks whose events do not show the files of writes.
+    pub without_events: Vec<DeviceId>,
 }
+
+/// The file systems whose events show the files of writes.
+const WITH_EVENTS: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs"];
 
 impl FileScope {
     /// Returns the file systems on the watched disks, including file systems on device mapper or RAID.
@@ -50,7 +56,13 @@ impl FileScope {
                 Some(filesystems)
             }
         };
-        FileScope { filesystems, partitions, btrfs }
+        let mut scope = FileScope { filesystems, partitions, btrfs, without_events: Vec::new() };
+        let table = machine.mounts();
+        let without = table.iter().filter(|mount| is_without_events(mount) && scope.has(mount.device));
+        scope.without_events = without.map(|mount| mount.device).collect();
+        scope.without_events.sort_unstable();
+        scope.without_events.dedup();
+        scope
     }
 
     /// Returns whether the files of this file system are followed.
@@ -94,9 +106,37 @@ impl FileScope {
     }
 }
 
+/// Returns whether no event shows the files of writes to this file system on a disk. File systems for booting do not count: nearly
+/// every machine has one, hardly anything writes to them, and to load a probe takes a quarter of a second.
+fn is_without_events(mount: &MountPoint) -> bool {
+    let is_for_booting = ["/boot", "/efi"].iter().any(|folder| mount.dir.starts_with(folder));
+    let is_read_only = mount.filesystem_options.iter().any(|option| option == "ro");
+    let has_events = WITH_EVENTS.contains(&mount.filesystem.as_str());
+    mount.device.major() != 0 && !has_events && !is_for_booting && !is_read_only
+}
+
 #[cfg(test)]
 mod tests {
+    use fonio_system::MountTable;
+
     use super::*;
+
+    #[test]
+    fn file_systems_whose_events_do_not_show_files() {
+        let table = MountTable::parse(
+            b"25 1 179:2 / / rw - ext4 /dev/mmcblk0p2 rw\n\
+              26 25 179:1 / /boot/firmware rw - vfat /dev/mmcblk0p1 rw\n\
+              27 25 8:1 / /media/card rw - vfat /dev/sda1 rw\n\
+              28 25 11:0 / /media/disc rw - iso9660 /dev/sr0 ro\n\
+              29 25 0:23 / /run rw - tmpfs tmpfs rw\n\
+              30 25 8:17 / /data rw - nilfs2 /dev/sdb1 rw\n",
+        );
+        let found: Vec<_> = table.iter().filter(|mount| is_without_events(mount)).collect();
+        assert_eq!(
+            found.iter().map(|mount| &mount.source[..]).collect::<Vec<_>>(),
+            ["/dev/sda1", "/dev/sdb1"]
+        );
+    }
 
     #[test]
     fn each_event_passes_for_the_watched_file_systems_only() {

@@ -170,7 +170,9 @@ impl FinishedCapture<'_> {
         // Swap areas may have been disabled or enabled during the capture.
         let swap = self.swap.iter().cloned().chain(swap::areas(&self.capture.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
-        let attribution = attribution.with_mapped(self.capture.machine.mapped());
+        let (bios, bios_missing) = &self.captured.bios;
+        let attribution =
+            attribution.with_mapped(self.capture.machine.mapped()).with_noted(bios, *bios_missing);
         let attribution = RefCell::new(attribution);
         let follower = self.capture.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
         let mut reader =

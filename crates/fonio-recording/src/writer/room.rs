@@ -16,6 +16,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fsync, open, syncfs};
 use rustix::io::Errno;
@@ -31,6 +33,11 @@ const AT_START: u64 = 4 << 20;
 /// Sizes of the files: the first ones are small, to give up little at a time.
 const STEP: u64 = 32 << 10;
 const LARGE_STEP: u64 = 1 << 20;
+
+/// btrfs may count the blocks of a closed file towards a quota until a thread of the kernel has freed them, which takes
+/// longer on a busy machine.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES: u32 = 10;
 
 /// Room for a recording in a file system. Dropping the last clone gives it up.
 #[derive(Clone, Debug)]
@@ -210,11 +217,17 @@ impl RoomyFile {
     }
 }
 
-/// Repeats a call while it fails because the file system is full and there is room to give up.
+/// Repeats a call while it fails because the file system is full and there is room to give up. When all room is given up,
+/// waits a little for a quota.
 fn with_room<T>(room: Option<&Room>, bytes: u64, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut pauses = 0;
     loop {
         match call() {
             Err(error) if is_full(&error) && room.is_some_and(|room| room.give_up(bytes)) => {}
+            Err(error) if error.kind() == ErrorKind::QuotaExceeded && room.is_some() && pauses < PAUSES => {
+                pauses += 1;
+                thread::sleep(PAUSE);
+            }
             done => return done,
         }
     }
@@ -258,11 +271,26 @@ mod tests {
         let mut calls = 0;
         let full = |calls: &mut u32| -> io::Result<()> {
             *calls += 1;
-            Err(Errno::DQUOT.into())
+            Err(Errno::NOSPC.into())
         };
         with_room(Some(&room), AT_START, || full(&mut calls)).unwrap_err();
         assert_eq!((calls, room.held().bytes()), (2, 0));
         with_room(None, 1, || full(&mut calls)).unwrap_err();
         assert_eq!(calls, 3);
+    }
+
+    #[test]
+    fn a_quota_may_count_freed_blocks_for_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room::hold(dir.path()).unwrap();
+        for (left, calls) in [(2, Some(3)), (1000, None)] {
+            room.give_up_all();
+            let mut made = 0;
+            let done = with_room(Some(&room), 1, || -> io::Result<u32> {
+                made += 1;
+                if made > left { Ok(made) } else { Err(Errno::DQUOT.into()) }
+            });
+            assert_eq!(done.ok(), calls);
+        }
     }
 }

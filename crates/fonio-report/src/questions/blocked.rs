@@ -142,6 +142,7 @@ fn role(program: &BlockedProgram) -> &'static str {
     match program.role {
         Kind::OfInterest => "program",
         Kind::Other => "another program",
+        Kind::Background => "background workload",
         Kind::BulkWork => "bulk work",
         Kind::Server => "server",
         Kind::Kernel => "kernel",

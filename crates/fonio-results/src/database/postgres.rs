@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use postgres::types::private::BytesMut;
@@ -13,6 +14,10 @@ use postgres::{Client, NoTls, Statement};
 use super::{Bulk, Column, Connection, DatabaseError, Location, Row, Value};
 
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the lock is awaited. A process that has ended keeps its lock until the server notices that its connection is gone.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of the advisory lock that the owning process takes: the bytes of "fonio".
 const LOCK: i64 = 0x66_6f_6e_69_6f;
@@ -57,11 +62,17 @@ pub(super) fn open_beside(url: &str) -> Result<Box<dyn Connection>, DatabaseErro
 pub(super) fn open_writer(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
     let mut postgres = open(url)?;
     postgres.script("SET synchronous_commit = on")?;
-    let rows = postgres.query("SELECT CAST(pg_try_advisory_lock($1) AS INT)::BIGINT", &[LOCK.into()])?;
-    if rows[0].int(0) != 1 {
-        return Err(DatabaseError::Taken { place: Location::Server(url.to_owned()).shown() });
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        let rows = postgres.query("SELECT CAST(pg_try_advisory_lock($1) AS INT)::BIGINT", &[LOCK.into()])?;
+        if rows[0].int(0) == 1 {
+            return Ok(Box::new(postgres));
+        }
+        if Instant::now() >= until {
+            return Err(DatabaseError::Taken { place: Location::Server(url.to_owned()).shown() });
+        }
+        thread::sleep(LOCK_PAUSE);
     }
-    Ok(Box::new(postgres))
 }
 
 fn explain(error: postgres::Error) -> DatabaseError {

@@ -11,7 +11,7 @@ use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
 
 /// The supported tracepoints, each as system and event name.
-pub const FILE_EVENTS: [(&str, &str); 26] = [
+pub const FILE_EVENTS: [(&str, &str); 33] = [
     ("writeback", "writeback_dirty_folio"),
     // The name of `writeback_dirty_folio` before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
@@ -41,6 +41,14 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     // Older kernels use this name for `extent_writepage`.
     ("btrfs", "__extent_writepage"),
     ("btrfs", "btrfs_sync_file"),
+    ("f2fs", "f2fs_submit_folio_write"),
+    ("f2fs", "f2fs_submit_folio_bio"),
+    // The names of the two events before Linux 6.16.
+    ("f2fs", "f2fs_submit_page_write"),
+    ("f2fs", "f2fs_submit_page_bio"),
+    ("f2fs", "f2fs_sync_file_enter"),
+    ("f2fs", "f2fs_sync_file_exit"),
+    ("f2fs", "f2fs_evict_inode"),
     ("task", "task_rename"),
     ("sched", "sched_process_exit"),
 ];
@@ -51,6 +59,10 @@ const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
 const PAGE_BYTES: u64 = 4096;
 /// The maximum order of a folio in any kernel (`MAX_PAGECACHE_ORDER`).
 const ORDER_MAX: u64 = 20;
+/// The kind of pages with data of files (`enum page_type` of `fs/f2fs/f2fs.h`). Other kinds are metadata.
+const F2FS_DATA: u64 = 0;
+/// The write operation of the kernel (`enum req_op`).
+const OP_WRITE: u64 = 1;
 
 /// An event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +111,13 @@ pub enum FileEvent<'r> {
     /// of xfs and btrfs do not show when the thread ends writing this file.
     Writes {
         inode: Inode,
+    },
+    /// The thread has chosen a block of the device `inode.fs` for a page of this file, and will write the page there or hand it to
+    /// another thread that does. The files of metadata are internal ones of the file system.
+    Placed {
+        inode: Inode,
+        block: u64,
+        is_metadata: bool,
     },
     /// The thread has entered fsync or a similar call. The events of xfs and btrfs do not show the end of the
     /// call.
@@ -156,6 +175,8 @@ enum Layout {
     Dirtied { unit: Field, number: Number, index: Number },
     Cached { fs: Number, number: Number, order: Option<Number> },
     OfInode { kind: OfInode, fs: Number, number: Number },
+    Evicted { fs: Number, number: Number, links: Number },
+    Placed { fs: Number, number: Number, block: Number, op: Number, kind: Number },
     OfBtrfs { kind: OfInode, id: usize, number: Number, subvolume: Number },
     CommitBegan { fs: Number, transaction: Number },
     CommitEnded { fs: Number },
@@ -195,8 +216,23 @@ impl Layout {
             "ext4_writepages" => of_inode(OfInode::WriteBegan),
             "ext4_writepages_result" => of_inode(OfInode::WriteEnded),
             "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
-            "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
-            "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
+            "f2fs_submit_folio_write"
+            | "f2fs_submit_folio_bio"
+            | "f2fs_submit_page_write"
+            | "f2fs_submit_page_bio" => Some(Layout::Placed {
+                fs: number("dev")?,
+                number: number("ino")?,
+                block: number("new_blkaddr")?,
+                op: number("op")?,
+                kind: number("type")?,
+            }),
+            "ext4_sync_file_enter" | "xfs_file_fsync" | "f2fs_sync_file_enter" => {
+                of_inode(OfInode::SyncBegan)
+            }
+            "ext4_sync_file_exit" | "f2fs_sync_file_exit" => of_inode(OfInode::SyncEnded),
+            "f2fs_evict_inode" => {
+                Some(Layout::Evicted { fs: number("dev")?, number: number("ino")?, links: number("nlink")? })
+            }
             // xfs also emits this event when it evicts the inode of a file that has blocks beyond its end.
             // Such a file still exists, and the next lookup finds it.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
@@ -327,6 +363,21 @@ impl FileDecoder {
             },
             Layout::OfInode { kind, fs, number } => {
                 kind.event(Inode { fs: device(*fs)?, number: get(*number)? })
+            }
+            // Inodes in memory are also evicted if their files still exist.
+            Layout::Evicted { fs, number, links } => {
+                let is_deleted = get(*links)? == 0;
+                FileEvent::Freed {
+                    inode: is_deleted.then_some(Inode { fs: device(*fs)?, number: get(*number)? })?,
+                }
+            }
+            Layout::Placed { fs, number, block, op, kind } => {
+                let is_write = get(*op)? == OP_WRITE;
+                FileEvent::Placed {
+                    inode: is_write.then_some(Inode { fs: device(*fs)?, number: get(*number)? })?,
+                    block: get(*block)?,
+                    is_metadata: get(*kind)? != F2FS_DATA,
+                }
             }
             Layout::OfBtrfs { kind, id, number, subvolume } => {
                 let id = record.get(*id..*id + 16)?;
@@ -487,22 +538,67 @@ mod tests {
         }
     }
 
-    /// The decoder supports all events of Linux 6.18.
+    /// The decoder supports all events of real kernels.
     #[test]
-    fn a_real_kernel() {
-        let texts = include_str!("../../tests/data/linux-6.18-x86_64/file_formats");
-        let texts = texts.split("name: ").skip(1);
+    fn real_kernels() {
+        let is_f2fs = |event: &(&str, &str)| event.0 == "f2fs";
+        for (texts, of_f2fs, missing) in [
+            (
+                include_str!("../../tests/data/linux-6.18-x86_64/file_formats"),
+                false,
+                &[
+                    "writeback_dirty_page",
+                    "ext4_direct_IO_enter",
+                    "ext4_direct_IO_exit",
+                    "__extent_writepage",
+                ][..],
+            ),
+            (
+                include_str!("../../tests/data/linux-6.12-f2fs/file_formats"),
+                true,
+                &["f2fs_submit_folio_write", "f2fs_submit_folio_bio"],
+            ),
+            (
+                include_str!("../../tests/data/linux-7.3-f2fs/file_formats"),
+                true,
+                &["f2fs_submit_page_write", "f2fs_submit_page_bio"],
+            ),
+        ] {
+            let texts = texts.split("name: ").skip(1);
+            let formats: Vec<_> =
+                texts.map(|text| EventFormat::parse(&format!("name: {text}")).unwrap()).collect();
+            let decoder = FileDecoder::new(&formats, ByteOrder::Little).unwrap();
+            let expected = FILE_EVENTS.iter().filter(|event| is_f2fs(event) == of_f2fs);
+            let lacking = expected.map(|(_, event)| *event).filter(|event| !decoder.decodes(event));
+            assert_eq!(lacking.collect::<Vec<_>>(), missing);
+        }
+    }
+
+    #[test]
+    fn pages_of_f2fs() {
+        let fs = DeviceId::new(8, 1);
+        let inode = Inode { fs, number: 12 };
+        let texts = include_str!("../../tests/data/linux-6.12-f2fs/file_formats").split("name: ").skip(1);
         let formats: Vec<_> =
             texts.map(|text| EventFormat::parse(&format!("name: {text}")).unwrap()).collect();
+        let id = |name: &str| formats.iter().find(|format| format.name == name).unwrap().id;
         let decoder = FileDecoder::new(&formats, ByteOrder::Little).unwrap();
-        let missing: Vec<_> = FILE_EVENTS.iter().filter(|(_, event)| !decoder.decodes(event)).collect();
-        let of_old_kernels = [
-            ("writeback", "writeback_dirty_page"),
-            ("ext4", "ext4_direct_IO_enter"),
-            ("ext4", "ext4_direct_IO_exit"),
-            ("btrfs", "__extent_writepage"),
-        ];
-        assert_eq!(missing, of_old_kernels.iter().collect::<Vec<_>>());
+        let placed = |is_metadata| Some(FileEvent::Placed { inode, block: 600, is_metadata });
+        for (event, numbers, expected) in [
+            ("f2fs_submit_page_write", &[(36, 600), (40, 1), (52, 0)][..], placed(false)),
+            ("f2fs_submit_page_bio", &[(36, 600), (40, 1), (52, 1)], placed(true)),
+            // A read.
+            ("f2fs_submit_page_bio", &[(36, 600), (40, 0), (52, 0)], None),
+            ("f2fs_sync_file_enter", &[], Some(FileEvent::SyncBegan { inode })),
+            ("f2fs_evict_inode", &[(48, 1)], None),
+            ("f2fs_evict_inode", &[(48, 0)], Some(FileEvent::Freed { inode })),
+        ] {
+            let mut record = record(id(event), 0, b"", &[(8, fs.0), (16, 12)]);
+            for (at, number) in numbers {
+                record[*at..at + 4].copy_from_slice(&u32::to_le_bytes(*number));
+            }
+            assert_eq!(decoder.decode(&record).map(|decoded| decoded.event), expected, "{event}");
+        }
     }
 
     #[test]

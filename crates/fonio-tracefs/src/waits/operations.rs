@@ -10,7 +10,10 @@ use crate::functions;
 pub const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
     PageFault:
         handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
-        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault faultin_page;
+        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault faultin_page
+        // `do_swap_page` also waits for pages that the kernel moves in memory.
+        migration_entry_wait migration_entry_wait_on_locked migration_entry_wait_huge
+        pmd_migration_entry_wait softleaf_entry_wait_on_locked;
     SwapIn:
         do_swap_page swapin_readahead swap_cluster_readahead read_swap_cache_async swap_readpage
         swap_read_folio swap_read_page shmem_swapin_folio shmem_swapin_page;

@@ -63,6 +63,12 @@ const BLOCKED_IN: Table = functions!(WaitReason {
     Timer: do_nanosleep hrtimer_nanosleep common_nsleep alarm_timer_nsleep;
 });
 
+/// Functions that wait for a page that the kernel moves in memory. They call functions in which threads also wait for storage.
+const MOVED_PAGES: &[&str] = functions!(
+    migration_entry_wait migration_entry_wait_on_locked migration_entry_wait_huge pmd_migration_entry_wait
+    softleaf_entry_wait_on_locked
+);
+
 /// Functions that wake threads.
 const WOKEN_BY: Table = functions!(WaitReason {
     Storage:
@@ -150,6 +156,7 @@ impl<T: Copy> Functions<T> {
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Functions<WaitReason>,
+    moved_pages: Functions<()>,
     woken_by: Functions<WaitReason>,
 }
 
@@ -163,6 +170,7 @@ impl Reasons {
     pub fn from_symbols(symbols: &Symbols<'_>) -> Reasons {
         Reasons {
             blocked_in: Functions::find(symbols, BLOCKED_IN),
+            moved_pages: Functions::find(symbols, &[((), MOVED_PAGES)]),
             woken_by: Functions::find(symbols, WOKEN_BY),
         }
     }
@@ -176,7 +184,14 @@ impl Reasons {
     /// Returns why a thread with this stack is blocked; `None` if no function on the stack is in the table.
     /// The innermost address must come first.
     pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
-        self.blocked_in.innermost(stack)
+        let mut innermost = None;
+        for address in stack {
+            if self.moved_pages.innermost(std::iter::once(address)).is_some() {
+                return Some(WaitReason::Lock);
+            }
+            innermost = innermost.or_else(|| self.blocked_in.innermost(std::iter::once(address)));
+        }
+        innermost
     }
 
     /// Returns the kind of wait that a thread with this stack ends when it wakes another thread; `None` if no

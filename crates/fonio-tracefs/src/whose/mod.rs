@@ -8,6 +8,11 @@
 //!   dirty pages from `ext4_writepages` to `ext4_writepages_result`; on xfs, after `xfs_map_blocks_*`; on
 //!   btrfs, after `extent_writepage`. The cause of the bio is the thread that recently made most of the
 //!   file's pages dirty.
+//! - On f2fs, each page gets a new block (`f2fs_submit_*`) before its bio is queued, perhaps by another thread.
+//!   So a bio is data of the file, or metadata, for which most of its blocks were chosen. The cause of
+//!   metadata is the thread itself, if it is in fsync, or another thread that recently made most of the
+//!   metadata dirty. If the thread itself made it dirty, the cause is the thread that has been in fsync for
+//!   the longest time.
 //! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
 //! - Other bios of ext4's journal thread belong to the journal. The cause of these bios is the cause of the
 //!   commit: the thread that has been in fsync for the longest time or, if no thread is in fsync, the thread
@@ -19,6 +24,7 @@
 //!   thread itself, if it has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file, caused by
 //!   the thread itself.
+//! - On file systems without such events, a bio belongs to the file whose page it has ([`NotedBio`]).
 //! - A flush by a thread in fsync belongs to the file that the thread syncs.
 //! - A bio in a swap area is swap. Its cause is the thread itself, because this thread needs the page or
 //!   needs free memory.
@@ -37,7 +43,9 @@ mod tests;
 
 use std::ops::Range;
 
-use fonio_core::{BlockEvent, Content, DeviceId, EventKind, Flags, Inode, LostEvents, Op, Sector, Timestamp};
+use fonio_core::{
+    BlockEvent, Content, DeviceId, EventKind, Flags, Inode, LostEvents, Nanos, Op, Sector, Timestamp,
+};
 use rustc_hash::FxHashMap;
 
 use crate::ring_buffer::{Btrfs, FileEvent, FileRecord, WritebackUnit};
@@ -54,6 +62,8 @@ const THREADS_MAX: usize = 16 * 1024;
 /// Maximum number of bios that wait for the row of their request. The assembler has the same maximum of open
 /// bios.
 const BIOS_MAX: usize = 1 << 20;
+/// Maximum number of pages of a bio whose owners are looked up. f2fs writes at most 256 pages with a bio.
+const BIO_PAGES_MAX: usize = 1024;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
 /// Maximum number of file systems with a journal, and maximum number of threads that are simultaneously in
@@ -62,6 +72,9 @@ const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
+
+/// Maximum time between the trace event of a bio and its note, which come from the same function of the kernel.
+const NOTE_NEAR: Nanos = Nanos(1_000_000);
 
 /// The key of flushes without data that wait for their row. It replaces the sector.
 const FLUSH: u64 = u64::MAX;
@@ -84,6 +97,21 @@ pub struct BioOwner {
     pub cause: Option<u32>,
     /// The kind of data: unknown, data, metadata, journal or swap.
     pub content: Content,
+}
+
+/// A bio that was queued, with the file of one of its pages. Another source than the trace shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NotedBio {
+    pub queued: Timestamp,
+    /// The device in the bio, which is that of the trace event.
+    pub device: DeviceId,
+    pub sector: Sector,
+    /// The thread that queued the bio.
+    pub tid: u32,
+    pub inode: Inode,
+    /// Whether the file is one of the file system itself.
+    pub is_metadata: bool,
 }
 
 /// Threads, each with the amount that this thread contributed. The thread added last is the last entry.
@@ -144,6 +172,8 @@ struct ThreadState {
     /// The file whose dirty pages the thread wrote last, if the file system does not show when the thread
     /// ended writing them.
     maps: Option<FileKey>,
+    /// The file for which the thread has chosen a block last.
+    places: Option<FileKey>,
     /// The file system with the log to which the thread's next write belongs.
     log: Option<DeviceId>,
     /// The file on which the thread does direct I/O.
@@ -178,10 +208,16 @@ pub struct Attribution {
     writers: Recent<(WritebackUnit, u64), Writers>,
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
+    /// The owners of pages that are not yet written, by the blocks of a device that the file system chose for them.
+    placed: Recent<(DeviceId, u64), BioOwner>,
     journals: FxHashMap<DeviceId, Journal>,
     /// Time of the last deletion of a file with this inode.
     freed: Recent<Inode, Timestamp>,
     above: Above,
+    /// The noted bios, sorted by device, sector and time.
+    noted: Vec<NotedBio>,
+    /// Number of bios of which notes are missing.
+    noted_missing: u64,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
     bios_count: usize,
     bios_forgotten: u64,
@@ -198,9 +234,12 @@ impl Attribution {
             threads: Recent::new(THREADS_MAX),
             writers: Recent::new(FILES_MAX),
             places: Recent::new(PLACES_MAX),
+            placed: Recent::new(PLACES_MAX),
             journals: FxHashMap::default(),
             freed: Recent::new(FILES_MAX),
             above: Above::default(),
+            noted: Vec::new(),
+            noted_missing: 0,
             bios: FxHashMap::default(),
             bios_count: 0,
             bios_forgotten: 0,
@@ -237,6 +276,15 @@ impl Attribution {
         self
     }
 
+    /// Also uses these notes for bios whose file no event shows. `missing` more notes were lost.
+    #[must_use]
+    pub fn with_noted(mut self, bios: &[NotedBio], missing: u64) -> Attribution {
+        self.noted = bios.to_vec();
+        self.noted.sort_unstable_by_key(|bio| (bio.device, bio.sector, bio.queued));
+        self.noted_missing = missing;
+        self
+    }
+
     /// Processes an event of a file system, the page cache or write-back.
     pub fn file(&mut self, time: Timestamp, record: &FileRecord<'_>) {
         let tid = record.tid;
@@ -264,11 +312,26 @@ impl Attribution {
             FileEvent::Writes { inode } => {
                 let file = self.key(inode);
                 let before = self.threads.entry(tid).maps.replace(file);
-                if let Some(before) = before.filter(|before| *before != file)
-                    && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
-                {
-                    writers.by.age();
-                }
+                self.age_after(before, file);
+            }
+            FileEvent::Placed { inode, block, is_metadata } => {
+                let file = self.key(inode);
+                let before = self.threads.entry(tid).places.replace(file);
+                self.age_after(before, file);
+                let writer = self.writer(file);
+                let is_in_sync = self.threads.get_mut(tid).is_some_and(|state| state.syncs.is_some());
+                let syncs = is_in_sync.then_some(tid);
+                let owner = if is_metadata {
+                    // The checkpoint thread makes metadata dirty for the threads in fsync that wait for it.
+                    let waiting =
+                        self.journals.get(&inode.fs).and_then(|journal| journal.syncing.first().copied());
+                    let for_another = writer.filter(|writer| *writer != tid).or(waiting);
+                    let cause = syncs.or(for_another).or(writer);
+                    BioOwner { cause, content: Content::FsMetadata, file: None }
+                } else {
+                    BioOwner { cause: writer.or(syncs), content: Content::Data, file: Some(file) }
+                };
+                self.placed.insert((inode.fs, block), owner);
             }
             FileEvent::WritesLog { fs } => self.threads.entry(tid).log = Some(fs),
             FileEvent::DirectBegan { inode } => {
@@ -388,8 +451,18 @@ impl Attribution {
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
     /// tables. Owners that depend on these entries are unknown.
     pub fn forgotten(&self) -> u64 {
-        let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
-        tables + self.freed.forgotten + self.bios_forgotten
+        let tables =
+            self.writers.forgotten + self.places.forgotten + self.placed.forgotten + self.threads.forgotten;
+        tables + self.freed.forgotten + self.bios_forgotten + self.noted_missing
+    }
+
+    /// Makes the writers of the file `before` count less, if a thread that wrote its pages now writes those of `file`.
+    fn age_after(&mut self, before: Option<FileKey>, file: FileKey) {
+        if let Some(before) = before.filter(|before| *before != file)
+            && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
+        {
+            writers.by.age();
+        }
     }
 
     fn key(&mut self, inode: Inode) -> FileKey {
@@ -484,6 +557,9 @@ impl Attribution {
         if !is_read && !matches!(event.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend) {
             return BioOwner { cause: self.behind(tid), ..BioOwner::default() };
         }
+        if !is_read && let Some(owner) = self.take_placed(event, &state) {
+            return owner;
+        }
         if let Some(file) = state.writes.filter(|_| !is_meta && !is_read) {
             let cause = self.writer(file).or(state.syncs.map(|_| tid));
             return BioOwner { file: Some(file), cause, content: Content::Data };
@@ -503,7 +579,9 @@ impl Attribution {
         if is_read {
             return self.whose_read(tid, event, is_meta);
         }
-        let place = self.origin(event, &state);
+        let (device, pages) = self.origin(event, &state);
+        // The log of nilfs2 begins and may end with pages of the device, and has data of files between them.
+        let place = (device, pages.start + (pages.end - pages.start) / 2);
         let fs = self.file_systems.get(&place.0).copied().unwrap_or(place.0);
         if let Some(file) = state.maps.filter(|file| !is_meta && file.inode.fs == fs) {
             let cause = self.writer(file).or(state.syncs.map(|_| tid));
@@ -512,8 +590,26 @@ impl Attribution {
         let cause = self.places.get_mut(place).map(|cause| *cause);
         let in_fsync = || state.syncs.filter(|file| is_meta && file.inode.fs == fs).map(|_| tid);
         let cause = cause.or_else(in_fsync);
-        let content = if is_meta || cause.is_some() { Content::FsMetadata } else { Content::Unknown };
-        BioOwner { cause, content, file: None }
+        if is_meta || cause.is_some() {
+            return BioOwner { cause, content: Content::FsMetadata, file: None };
+        }
+        let Some(noted) = self.note_of(event, tid) else { return BioOwner::default() };
+        let file = self.key(noted.inode);
+        // The log writer of nilfs2 makes metadata dirty itself, on behalf of an unknown thread.
+        let cause = self.writer(file).filter(|writer| *writer != tid || !noted.is_metadata);
+        match noted.is_metadata {
+            true => BioOwner { cause, content: Content::FsMetadata, file: None },
+            false => BioOwner { cause, content: Content::Data, file: Some(file) },
+        }
+    }
+
+    /// Returns the note of a bio that `tid` queues.
+    fn note_of(&self, event: &BlockEvent, tid: u32) -> Option<NotedBio> {
+        let from = Timestamp(event.time.0.saturating_sub(NOTE_NEAR.0));
+        let key = |note: &NotedBio| (note.device, note.sector, note.queued);
+        let first = self.noted.partition_point(|note| key(note) < (event.device, event.sector, from));
+        let until = (event.device, event.sector, event.time + NOTE_NEAR);
+        self.noted[first..].iter().take_while(|note| key(note) <= until).find(|note| note.tid == tid).copied()
     }
 
     fn is_swap(&self, event: &BlockEvent) -> bool {
@@ -545,13 +641,31 @@ impl Attribution {
         BioOwner { file: Some(*file), cause: Some(tid), content: Content::Data }
     }
 
-    /// Returns the device and the page of its page cache where the bio's data begins. If the bio came from a
-    /// partition, returns the partition and the page in the partition's page cache.
-    fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
+    /// Returns the owner of most blocks of a bio, if the file system chose the blocks for pages.
+    fn take_placed(&mut self, event: &BlockEvent, state: &ThreadState) -> Option<BioOwner> {
+        if self.placed.is_empty() {
+            return None;
+        }
+        let (device, pages) = self.origin(event, state);
+        let mut owners: Vec<(BioOwner, u64)> = Vec::new();
+        for page in pages.take(BIO_PAGES_MAX) {
+            let Some(owner) = self.placed.remove((device, page)) else { continue };
+            match owners.iter_mut().find(|(known, _)| *known == owner) {
+                Some((_, count)) => *count += 1,
+                None => owners.push((owner, 1)),
+            }
+        }
+        owners.into_iter().rev().max_by_key(|(_, count)| *count).map(|(owner, _)| owner)
+    }
+
+    /// Returns the device of the bio, and the pages of its page cache with the bio's data. If the bio came from a
+    /// partition, returns the partition and the pages in the partition's page cache.
+    fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, Range<u64>) {
         let here = (event.device, event.sector);
         let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);
         let (device, sector) = passed_on.map_or(here, |passed_on| passed_on.first);
-        (device, sector.0 / PAGE_SECTORS)
+        let (first, end) = (sector.0 / PAGE_SECTORS, sector.after(event.bytes).0.div_ceil(PAGE_SECTORS));
+        (device, first..end.max(first + 1))
     }
 
     fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: BioOwner) {

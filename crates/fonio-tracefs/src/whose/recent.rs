@@ -51,6 +51,10 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         self.old.remove(&key).or_else(|| self.young.remove(&key))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
+    }
+
     /// Removes the entries for which `keeps` returns false.
     pub(super) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
         self.young.retain(|key, value| keeps(key, value));

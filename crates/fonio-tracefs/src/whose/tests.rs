@@ -388,3 +388,91 @@ fn a_btrfs_is_known_by_its_own_numbers() {
     trace.at(1, FileEvent::DirectBegan { inode: inode(259) });
     assert_eq!(trace.bio(1, "WS", 24), (Some(259), Some(1), Content::Data));
 }
+
+/// On f2fs, a bio belongs to the owner of most of its blocks, whichever thread queues it.
+#[test]
+fn blocks_that_the_file_system_chose() {
+    let mut trace = Trace::new();
+    let placed = |number, block, is_metadata| FileEvent::Placed { inode: inode(number), block, is_metadata };
+    let write = |trace: &mut Trace, tid, rwbs, page: u64, pages: u64| {
+        let queued = trace.block(tid, EventKind::BioQueue, rwbs, 2048 + 8 * page, pages * 4096);
+        trace.attribution.take(DISK, Some(Sector(2048 + 8 * page)), queued)
+    };
+    let remapped = |trace: &mut Trace, tid, rwbs, page: u64, pages: u64| {
+        let kind = EventKind::Remap { from_device: FS, from_sector: Sector(8 * page) };
+        trace.block(tid, kind, rwbs, 2048 + 8 * page, pages * 4096);
+        write(trace, tid, rwbs, page, pages)
+    };
+    trace.dirty(1, 12, 3);
+    trace.dirty(2, 13, 1);
+    trace.dirty(3, 1, 2);
+    for (number, block) in [(12, 100), (12, 101), (13, 102)] {
+        trace.at(WORKER, placed(number, block, false));
+    }
+    trace.at(WORKER, placed(1, 200, true));
+    // Another thread queues the bio.
+    let data = BioOwner { file: Some(file(12)), cause: Some(1), content: Content::Data };
+    assert_eq!(remapped(&mut trace, 9, "W", 100, 3), data);
+    let metadata = |cause| BioOwner { file: None, cause: Some(cause), content: Content::FsMetadata };
+    assert_eq!(remapped(&mut trace, 9, "WM", 200, 1), metadata(3));
+    // Each block was written once. A later write of another file system is not that of the file.
+    assert_eq!(remapped(&mut trace, 9, "W", 100, 3), BioOwner::default());
+    // A thread in fsync writes its metadata itself.
+    trace.at(4, FileEvent::SyncBegan { inode: inode(12) });
+    trace.at(4, placed(1, 201, true));
+    assert_eq!(remapped(&mut trace, 4, "WSM", 201, 1), metadata(4));
+    // The checkpoint thread makes its metadata dirty itself, because another thread waits for it.
+    trace.dirty(8, 2, 1);
+    trace.at(8, placed(2, 202, true));
+    assert_eq!(remapped(&mut trace, 8, "WM", 202, 1), metadata(4));
+    trace.at(4, FileEvent::SyncEnded { inode: inode(12) });
+    trace.at(8, placed(2, 203, true));
+    assert_eq!(remapped(&mut trace, 8, "WM", 203, 1), metadata(8));
+    // A block of the same number on the disk itself is another one.
+    trace.at(4, placed(12, 300, false));
+    assert_eq!(write(&mut trace, 4, "W", 300 - 256, 1), BioOwner::default());
+}
+
+/// A log of nilfs2 begins with a page of the device, followed by data of files.
+#[test]
+fn a_bio_is_metadata_only_if_its_middle_is() {
+    let mut trace = Trace::new();
+    let number = u64::from(DISK.0);
+    trace.at(1, FileEvent::Dirtied { unit: UNIT, number, index: 100 });
+    trace.at(1, FileEvent::Dirtied { unit: UNIT, number, index: 101 });
+    for (pages, expected) in [(1, Content::FsMetadata), (2, Content::FsMetadata), (4, Content::Unknown)] {
+        let queued = trace.block(1, EventKind::BioQueue, "W", 800, pages * 4096);
+        assert_eq!(trace.attribution.take(DISK, Some(Sector(800)), queued).content, expected, "{pages}");
+    }
+}
+
+/// On vfat, only a note shows the file of a bio.
+#[test]
+fn a_note_shows_the_file_of_a_bio() {
+    const MS: u64 = 1_000_000;
+    let note = |ms: u64, tid, number, is_metadata| NotedBio {
+        queued: Timestamp(ms * MS),
+        device: DISK,
+        sector: Sector(800),
+        tid,
+        inode: inode(number),
+        is_metadata,
+    };
+    let notes =
+        [note(10, 1, 12, false), note(20, 1, 13, false), note(30, 2, 14, false), note(40, 1, 3, true)];
+    let mut trace = Trace::new();
+    trace.attribution = Attribution::new([(FS, DISK)]).with_noted(&notes, 5);
+    trace.dirty(7, 13, 1);
+    trace.dirty(1, 3, 1);
+    for (ms, expected) in [
+        (20, (Some(13), Some(7), Content::Data)),
+        // Another thread queued the bio of the note.
+        (30, (None, None, Content::Unknown)),
+        (40, (None, None, Content::FsMetadata)),
+        (50, (None, None, Content::Unknown)),
+    ] {
+        trace.now = Timestamp(ms * MS);
+        assert_eq!(trace.bio(1, "W", 800), expected, "{ms}");
+    }
+    assert_eq!(trace.attribution.forgotten(), 5);
+}

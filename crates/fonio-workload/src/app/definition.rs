@@ -7,6 +7,7 @@ use fonio_system::regular;
 use serde::{Deserialize, Serialize};
 
 use crate::error::WorkloadError;
+use crate::scale::scaled;
 
 /// The file with the definition in the folder of an app.
 const FILE: &str = "app.toml";
@@ -51,9 +52,13 @@ pub struct App {
     pub title: String,
     /// What is real about the app, and what is not.
     pub about: String,
-    /// Debian's packages of the app; without packages, the programs of this machine run.
+    /// Debian's packages of the app, such as `redis-server` or `redis-server=5:8.0.2-3`. Without packages of Debian and
+    /// PyPI, the programs of this machine run.
     #[serde(default)]
     pub packages: Vec<String>,
+    /// Packages of PyPI, each with its version, such as `homeassistant==2026.2.3`.
+    #[serde(default)]
+    pub python: Vec<String>,
     /// What a unit of work is, in the singular, such as `SET command`.
     #[serde(default)]
     pub unit: Option<String>,
@@ -74,6 +79,9 @@ pub struct App {
     /// The names and contents of the files in the app's folder.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Whether the app was made of a Compose file. Error messages call it a stack.
+    #[serde(default)]
+    pub is_stack: bool,
 }
 
 /// A program that runs until it is stopped.
@@ -93,6 +101,12 @@ pub struct Service {
     /// The longest time in seconds for becoming ready, and for stopping.
     #[serde(default = "minute")]
     pub within_s: f64,
+    /// Whether the service is a server on another machine: in a run with a link, it is at the link's far end.
+    #[serde(default)]
+    pub behind_link: bool,
+    /// Whether the service may end with exit code 0 before it is stopped.
+    #[serde(default)]
+    pub may_end: bool,
 }
 
 /// A signal that stops a service.
@@ -106,13 +120,15 @@ pub enum Signal {
     Int,
     /// `SIGQUIT`.
     Quit,
+    /// `SIGKILL`.
+    Kill,
 }
 
 /// How a service tells that it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Ready {
-    /// A program accepts connections to this port of 127.0.0.1.
+    /// A program accepts connections to this port of 127.0.0.1, or of the far end of the link.
     Port(u16),
     /// A program accepts connections to this socket.
     Socket(String),
@@ -133,11 +149,24 @@ pub struct Script {
     /// Whether the data are dropped from the page cache before the clock starts.
     #[serde(default)]
     pub cold: bool,
+    /// Whether the script runs once without being measured before the measured runs, so that the programs' own files are in
+    /// the page cache.
+    #[serde(default = "is_on", skip_serializing_if = "is_set")]
+    pub warm_up: bool,
     /// Steps before the clock starts. They are not recorded.
     #[serde(default)]
     pub before: Vec<Step>,
     /// The steps whose time is measured.
     pub steps: Vec<Step>,
+}
+
+fn is_on() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
+fn is_set(value: &bool) -> bool {
+    *value
 }
 
 /// A step of a script: exactly one of `start`, `stop` and `run`.
@@ -165,6 +194,14 @@ pub struct Step {
     /// How many times the command runs, one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
+    /// The file in which the command writes a line for each answer that it waited for: its kind and its seconds, such as
+    /// `toggle 0.0132`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responses: Option<String>,
+    /// Whether the command runs outside of the app's root directory, with the files and the variables of this machine, in
+    /// the current folder. Of the variables in its words, only `$UNITS` is replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 fn root() -> String {
@@ -230,6 +267,17 @@ impl App {
         })
     }
 
+    /// Returns the app's kind and name, for error messages.
+    pub(super) fn told(&self) -> String {
+        format!("the {} {}", if self.is_stack { "stack" } else { "app" }, self.name)
+    }
+
+    /// Returns whether a service is at the far end of a link, in a run with a link.
+    #[must_use]
+    pub fn uses_link(&self) -> bool {
+        self.services.values().any(|service| service.behind_link)
+    }
+
     fn check(&self, origin: &str) -> Result<(), WorkloadError> {
         let bad = |key: String, value: &str, problem: String| {
             Err(WorkloadError::Value { origin: origin.to_owned(), key, value: value.to_owned(), problem })
@@ -242,6 +290,18 @@ impl App {
         for (key, name) in names.chain(self.scripts.keys().map(|name| ("scripts", name))) {
             if !is_name(name) {
                 return bad(key.to_owned(), name, "use letters, digits, - and _".to_owned());
+            }
+        }
+        for (at, package) in self.packages.iter().enumerate() {
+            if !is_debian(package) {
+                let problem = "write a package of Debian as NAME or NAME=VERSION".to_owned();
+                return bad(format!("packages[{at}]"), package, problem);
+            }
+        }
+        for (at, package) in self.python.iter().enumerate() {
+            if !is_pinned(package) {
+                let problem = "write a package of PyPI with its version, as NAME==VERSION".to_owned();
+                return bad(format!("python[{at}]"), package, problem);
             }
         }
         for (name, service) in &self.services {
@@ -278,7 +338,7 @@ impl App {
 
     /// Returns the value that is wrong, and what is wrong with it.
     fn check_step(&self, step: &Step) -> Result<(), (String, String)> {
-        let Step { start, stop, run, name: _, user: _, units, times } = step;
+        let Step { start, stop, run, name: _, user, units, times, responses, outside } = step;
         let kinds = [start.is_some(), stop.is_some(), run.is_some()].into_iter().filter(|is| *is).count();
         if kinds != 1 {
             return Err((step.told(), "a step has exactly one of start, stop and run".to_owned()));
@@ -292,8 +352,11 @@ impl App {
         if run.as_ref().is_some_and(Vec::is_empty) {
             return Err(("[]".to_owned(), "name a program".to_owned()));
         }
-        if run.is_none() && (units.is_some() || times.is_some()) {
-            return Err((step.told(), "units and times belong to run".to_owned()));
+        if run.is_none() && (units.is_some() || times.is_some() || responses.is_some()) {
+            return Err((step.told(), "units, times and responses belong to run".to_owned()));
+        }
+        if *outside && (run.is_none() || times.is_some() || user.is_some()) {
+            return Err((step.told(), "outside belongs to run, without times and user".to_owned()));
         }
         let says_units = |words: &Vec<String>| words.iter().any(|word| word.contains("$UNITS"));
         if units.is_some() && !run.as_ref().is_some_and(says_units) {
@@ -307,6 +370,11 @@ impl App {
 }
 
 impl Step {
+    /// Returns how many units of work the step does each time, with this scale; 1 if it counts none.
+    pub(super) fn scaled_units(&self, scale: f64) -> u64 {
+        self.units.map_or(1, |units| scaled(units, scale))
+    }
+
     /// Returns the name of the step in recordings and results.
     #[must_use]
     pub fn told(&self) -> String {
@@ -318,6 +386,32 @@ impl Step {
             _ => String::new(),
         }
     }
+}
+
+/// Returns whether the text is a name of a package of Debian (Debian Policy, 5.6.1), or a name and a version (5.6.12).
+fn is_debian(text: &str) -> bool {
+    let (name, version) = text.split_once('=').unwrap_or((text, "0"));
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(is_plain)
+        && name.chars().all(|c| is_plain(c) || "+-.".contains(c))
+        && !version.is_empty()
+        && version.chars().all(|c| c.is_ascii_alphanumeric() || ".+-:~".contains(c))
+}
+
+/// Returns whether the text is the name of a package of PyPI, perhaps with extras, `==` and one version (PEP 508, PEP 440).
+fn is_pinned(text: &str) -> bool {
+    let Some((named, version)) = text.split_once("==") else { return false };
+    let (name, extras) = match named.split_once('[') {
+        Some((name, rest)) => (name, rest.strip_suffix(']')),
+        None => (named, Some("")),
+    };
+    let is_word = |word: &str, others: &str| {
+        word.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+    };
+    is_word(name, "-_.")
+        && extras.is_some_and(|extras| extras.is_empty() || is_word(extras, "-_.,"))
+        && is_word(version, ".+!-_")
 }
 
 #[cfg(test)]
@@ -349,6 +443,52 @@ mod tests {
             assert!(loaded.scripts["cold"].cold && !loaded.scripts["warm"].cold, "{}", app.name);
             assert!(loaded.about.contains("Real:") && loaded.about.contains("Not real:"), "{}", app.name);
             assert!(!loaded.packages.is_empty(), "{}", app.name);
+        }
+    }
+
+    #[test]
+    fn packages_of_pypi_need_a_version() {
+        for (text, is) in [
+            ("homeassistant==2026.2.3", true),
+            ("zeroconf[extra]==0.1+local", true),
+            ("homeassistant", false),
+            ("homeassistant>=2026.2", false),
+            ("homeassistant==", false),
+            ("homeassistant==2026.*", false),
+            ("homeassistant===2026.2", false),
+            ("a==1,==2", false),
+            ("a==1; python_version<'4'", false),
+            ("-r==1", false),
+            ("a @ file:///tmp/a==1", false),
+        ] {
+            assert_eq!(is_pinned(text), is, "{text}");
+        }
+        for (text, is) in [
+            ("redis-server", true),
+            ("libstdc++6", true),
+            ("redis-server=5:8.0.2-3+deb13u1", true),
+            ("redis-server=", false),
+            ("Redis", false),
+            ("-o=x", false),
+            ("redis server", false),
+        ] {
+            assert_eq!(is_debian(text), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_warms_up_unless_it_says_otherwise() {
+        for (line, warms_up) in [("", true), ("warm_up = true\n", true), ("warm_up = false\n", false)] {
+            let text = format!(
+                "name = \"a\"\ntitle = \"\"\nabout = \"\"\n[scripts.session]\ntitle = \"\"\n{line}\
+                 steps = [{{ run = [\"true\"] }}]\n"
+            );
+            let app = App::parse(&text, "a test").expect(line);
+            assert_eq!(app.scripts["session"].warm_up, warms_up, "{line}");
+            // The process that runs the script gets the app as JSON.
+            let json = serde_json::to_string(&app).expect("JSON");
+            let read: App = serde_json::from_str(&json).expect(&json);
+            assert_eq!(read, app);
         }
     }
 

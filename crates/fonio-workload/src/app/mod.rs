@@ -4,8 +4,11 @@
 //! app in a root directory of its own, with its data in a given folder.
 
 mod definition;
+mod outside;
+mod responses;
 mod root;
 mod run;
 
-pub use definition::{App, Ready, Script, Service, Shipped, Step, shipped};
-pub use run::{AppPlaces, AppRunner};
+pub use definition::{App, Ready, Script, Service, Shipped, Signal, Step, shipped};
+pub use outside::Outside;
+pub use run::{AppPlaces, AppRunner, FarEnd};

@@ -7,10 +7,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    unmount,
 };
-use rustix::process::chroot;
+use rustix::process::{chroot, pivot_root};
 
 use crate::error::WorkloadError;
 
@@ -25,7 +27,8 @@ pub(super) fn failed<E: Into<std::io::Error>>(
 /// Keeps the mounts of this process from the other namespaces.
 pub(super) fn keep_mounts() -> Result<(), WorkloadError> {
     let top = Path::new("/");
-    mount_change(top, MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+    // Not private: what is unmounted outside is unmounted here too, so that no device of another run stays in use.
+    mount_change(top, MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
         .map_err(failed("keep the mounts to itself below", top))
 }
 
@@ -52,7 +55,7 @@ pub(super) fn enter(root: &Path, shared: &[&Path], scratch: &Path) -> Result<(),
     for folder in ["dev", "proc", "sys", "tmp", "run"] {
         make(&merged.join(folder))?;
     }
-    mount_bind_recursive("/dev", merged.join("dev")).map_err(failed("mount", Path::new("/dev")))?;
+    make_devices(&merged.join("dev"))?;
     mount_bind_recursive("/sys", merged.join("sys")).map_err(failed("mount", Path::new("/sys")))?;
     mount("proc", merged.join("proc"), "proc", MountFlags::empty(), None)
         .map_err(failed("mount", Path::new("/proc")))?;
@@ -70,8 +73,67 @@ pub(super) fn enter(root: &Path, shared: &[&Path], scratch: &Path) -> Result<(),
     if !hosts.exists() {
         fs::write(&hosts, "127.0.0.1 localhost\n").map_err(failed("write", &hosts))?;
     }
-    chroot(&merged).map_err(failed("enter", &merged))?;
-    std::env::set_current_dir("/").map_err(failed("enter", &merged))
+    leave_for(&merged)
+}
+
+/// Makes `merged` the root directory, and unmounts all that is outside, so that no device of another run stays in use.
+fn leave_for(merged: &Path) -> Result<(), WorkloadError> {
+    let outside = merged.join("run/outside");
+    make(&outside)?;
+    match pivot_root(merged, &outside) {
+        Ok(()) => {
+            let outside = Path::new("/run/outside");
+            std::env::set_current_dir("/").map_err(failed("enter", merged))?;
+            unmount(outside, UnmountFlags::DETACH).map_err(failed("unmount", outside))?;
+            fs::remove_dir(outside).map_err(failed("remove", outside))
+        }
+        // A guest's first file system cannot be left, see pivot_root(2). A guest has no other runs.
+        Err(rustix::io::Errno::INVAL) => {
+            chroot(merged).map_err(failed("enter", merged))?;
+            std::env::set_current_dir("/").map_err(failed("enter", merged))
+        }
+        Err(error) => Err(failed("enter", merged)(error)),
+    }
+}
+
+/// The device files of an app: name, major and minor number.
+const DEVICES: [(&str, u32, u32); 7] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+    ("fuse", 10, 229),
+];
+
+/// Makes device files in a file system in memory at `dev`. A program that changes or removes one changes nothing on this
+/// machine, and it does not find this machine's disks there.
+fn make_devices(dev: &Path) -> Result<(), WorkloadError> {
+    mount_memory(dev)?;
+    for (name, major, minor) in DEVICES {
+        let path = dev.join(name);
+        mknodat(CWD, &path, FileType::CharacterDevice, Mode::from(0o666), makedev(major, minor))
+            .map_err(failed("make", &path))?;
+        set_mode(&path, 0o666)?;
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        let path = dev.join(name);
+        std::os::unix::fs::symlink(target, &path).map_err(failed("make", &path))?;
+    }
+    let [shm, pts] = ["shm", "pts"].map(|name| dev.join(name));
+    make(&shm)?;
+    mount_memory(&shm)?;
+    set_mode(&shm, 0o1777)?;
+    make(&pts)?;
+    mount("devpts", &pts, "devpts", MountFlags::empty(), Some(c"newinstance,ptmxmode=0666,mode=0620"))
+        .map_err(failed("mount", &pts))
 }
 
 fn make(folder: &Path) -> Result<(), WorkloadError> {
@@ -80,6 +142,15 @@ fn make(folder: &Path) -> Result<(), WorkloadError> {
 
 pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), WorkloadError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed("change", path))
+}
+
+/// A file system with a smaller share of free space is called full in an error message.
+const FULL_BELOW: f64 = 0.02;
+
+/// Returns whether the file system of a folder is full.
+pub(super) fn is_full(folder: &Path) -> bool {
+    let Ok(stat) = rustix::fs::statvfs(folder) else { return false };
+    stat.f_blocks > 0 && (stat.f_bavail as f64) < FULL_BELOW * stat.f_blocks as f64
 }
 
 /// A user in a root directory.

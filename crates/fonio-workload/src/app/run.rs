@@ -17,6 +17,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal as Sent, kill_process, pidfd_open};
 
 use super::definition::{App, Ready, Script, Service, Signal, Step};
+use super::outside::{Outside, Waiting, log_path};
+use super::responses;
 use super::root::{self, User, failed};
 use crate::clock::monotonic_ns;
 use crate::error::WorkloadError;
@@ -28,8 +30,6 @@ use crate::scale::scaled;
 const POLL: Duration = Duration::from_millis(10);
 /// How much of a program's output an error message shows at most, in bytes.
 const SAID_BYTES: u64 = 1500;
-/// A file system with a smaller share of free space is called full in an error message.
-const FULL_BELOW: f64 = 0.02;
 
 /// The folders of a run.
 #[derive(Clone, Debug)]
@@ -42,6 +42,19 @@ pub struct AppPlaces<'a> {
     pub scratch: &'a Path,
     /// Further folders that this process needs.
     pub needed: &'a [&'a Path],
+    /// The far end of the link of the run; `None` if the run has no link.
+    pub far: Option<FarEnd>,
+    /// Further files and folders of this machine that the app needs.
+    pub outside: &'a Outside,
+}
+
+/// The far end of a link, which begins in the network namespace of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct FarEnd {
+    /// The address of the far end.
+    pub address: Ipv4Addr,
+    /// The file that names its network namespace, for this process and all that it starts.
+    pub namespace: &'static str,
 }
 
 /// Runs a script of an app once.
@@ -56,7 +69,10 @@ pub struct AppRunner {
     run: PathBuf,
     own_files: PathBuf,
     has_root: bool,
+    far: Option<FarEnd>,
     running: Vec<Running>,
+    /// The commands outside of the root directory that did not begin yet.
+    waiting: Vec<Waiting>,
 }
 
 #[derive(Debug)]
@@ -79,10 +95,17 @@ impl AppRunner {
         let (script_name, script) =
             app.script(script).map(|(name, script)| (name.to_owned(), script.clone()))?;
         root::keep_mounts()?;
+        places.outside.copy(&app, places.data)?;
+        let mut waiting = Vec::new();
+        for step in app.prepare.iter().chain(&script.before).chain(&script.steps).filter(|step| step.outside)
+        {
+            waiting.push(Waiting::of(&app, step, scale)?);
+        }
         let (run, own_files) = match places.root {
             Some(root) => {
+                let further = places.outside.folders.iter().map(PathBuf::as_path);
                 let shared: Vec<&Path> =
-                    [places.data].into_iter().chain(places.needed.iter().copied()).collect();
+                    [places.data].into_iter().chain(places.needed.iter().copied()).chain(further).collect();
                 root::enter(root, &shared, places.scratch)?;
                 (PathBuf::from("/run/app"), PathBuf::from("/run/app-files"))
             }
@@ -99,7 +122,9 @@ impl AppRunner {
             run,
             own_files,
             has_root: places.root.is_some(),
+            far: places.far,
             running: Vec::new(),
+            waiting,
             app,
         };
         runner.make_folders()?;
@@ -150,12 +175,18 @@ impl AppRunner {
                 amounts: Amounts::default(),
             });
             let units = step.units.map_or(0, |_| self.units(step) * self.times(step));
+            let responses = match &step.responses {
+                Some(file) => responses::read(Path::new(&self.expand(file, 1)))
+                    .map_err(|problem| self.problem(&name, problem, None))?,
+                None => Vec::new(),
+            };
             steps.push(StepOutcome {
                 key: format!("{}/{}", self.script_name, at + 1),
                 kind: self.app.unit.clone().unwrap_or_else(|| "unit".to_owned()),
                 count: units,
                 total_ns: wall_ns,
                 longest_ns: wall_ns,
+                responses,
             });
         }
         Ok(Outcome {
@@ -199,7 +230,7 @@ impl AppRunner {
 
     /// Returns how many units of work a step does each time.
     fn units(&self, step: &Step) -> u64 {
-        step.units.map_or(1, |units| scaled(units, self.scale))
+        step.scaled_units(self.scale)
     }
 
     /// Returns how often a step runs. Repetitions are scaled if the step has no units. A step without both runs once.
@@ -216,13 +247,20 @@ impl AppRunner {
             return Err(self.problem(name, "it is running already".to_owned(), None));
         }
         let log = self.run.join(format!("{name}.log"));
-        let child = self.spawn(&service.run, service.user.as_deref(), 1, &log, name)?;
+        // What it said before it was stopped does not tell that it is ready now.
+        let _ = fs::remove_file(&log);
+        let far = self.far.filter(|_| service.behind_link);
+        let child = self.spawn(&service.run, service.user.as_deref(), far, 1, &log, name)?;
         let ended = ended_fd(&child).map_err(failed("watch", &log))?;
         self.running.push(Running { name: name.to_owned(), child, ended, log: log.clone() });
         let began = Instant::now();
         let within = Duration::from_secs_f64(service.within_s);
         while !self.is_ready(&service, &log)? {
             self.check_services()?;
+            if !self.running.iter().any(|running| running.name == name) {
+                // It did its work and ended.
+                return Ok(());
+            }
             if began.elapsed() > within {
                 let problem = format!("it was not ready within {} s", service.within_s);
                 return Err(self.problem(name, problem, Some(&log)));
@@ -235,7 +273,8 @@ impl AppRunner {
     fn is_ready(&self, service: &Service, log: &Path) -> Result<bool, WorkloadError> {
         Ok(match &service.ready {
             Ready::Port(port) => {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+                let host = if service.behind_link { self.server() } else { Ipv4Addr::LOCALHOST };
+                let address = SocketAddr::from((host, *port));
                 TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
             }
             Ready::Socket(path) => UnixStream::connect(self.expand(path, 1)).is_ok(),
@@ -243,7 +282,7 @@ impl AppRunner {
             Ready::Log(text) => fs::read(log).is_ok_and(|said| String::from_utf8_lossy(&said).contains(text)),
             Ready::Run(words) => {
                 let said = self.run.join("ready.log");
-                let mut child = self.spawn(words, service.user.as_deref(), 1, &said, "ready")?;
+                let mut child = self.spawn(words, service.user.as_deref(), None, 1, &said, "ready")?;
                 child.wait().map_err(failed("wait for the program of", &said))?.success()
             }
         })
@@ -279,22 +318,24 @@ impl AppRunner {
         let told = step.told();
         let log = self.run.join("step.log");
         let _ = fs::remove_file(&log);
-        let mut child = self.spawn(words, step.user.as_deref(), self.units(step), &log, &told)?;
+        // Its output is read as long as this file is open.
+        let mut output = None;
+        let (mut child, log) = if step.outside {
+            let (child, file) =
+                self.waiting.remove(0).begin().map_err(failed("write to the program of", &log))?;
+            let log = log_path(output.insert(file));
+            (child, log)
+        } else {
+            (self.spawn(words, step.user.as_deref(), None, self.units(step), &log, &told)?, log)
+        };
         let ended = ended_fd(&child).map_err(failed("watch", &log))?;
-        let mut watched: Vec<PollFd<'_>> = vec![PollFd::new(&ended, PollFlags::IN)];
-        watched.extend(self.running.iter().map(|running| PollFd::new(&running.ended, PollFlags::IN)));
-        loop {
-            match poll(&mut watched, None) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed("watch", &log)(error)),
-                Ok(_) => break,
-            }
-        }
-        if watched[0].revents().is_empty() {
+        while !self.wait_for(&ended, &log)? {
             // A service ended while the command ran.
-            let _ = child.kill();
-            let _ = child.wait();
-            return self.check_services();
+            if let Err(error) = self.check_services() {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
         }
         let status = child.wait().map_err(failed("wait for the program of", &log))?;
         if status.success() {
@@ -305,10 +346,24 @@ impl AppRunner {
         Err(self.problem(&told, format!("it failed ({})", described(status)), Some(&log)))
     }
 
+    /// Waits until `ended` becomes readable, or a service ends. Returns whether `ended` is readable.
+    fn wait_for(&self, ended: &OwnedFd, log: &Path) -> Result<bool, WorkloadError> {
+        let mut watched: Vec<PollFd<'_>> = vec![PollFd::new(ended, PollFlags::IN)];
+        watched.extend(self.running.iter().map(|running| PollFd::new(&running.ended, PollFlags::IN)));
+        loop {
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed("watch", log)(error)),
+                Ok(_) => return Ok(!watched[0].revents().is_empty()),
+            }
+        }
+    }
+
     fn spawn(
         &self,
         words: &[String],
         user: Option<&str>,
+        far: Option<FarEnd>,
         units: u64,
         log: &Path,
         name: &str,
@@ -317,7 +372,17 @@ impl AppRunner {
         let words: Vec<String> = words.iter().map(|word| self.expand(word, units)).collect();
         let out = File::options().create(true).append(true).open(log).map_err(failed("create", log))?;
         let err = out.try_clone().map_err(failed("create", log))?;
-        let mut command = Command::new(&words[0]);
+        let mut command = match far {
+            Some(far) => {
+                // The user may not enter the namespace, so nsenter changes the user after it did.
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net={}", far.namespace));
+                command.args([format!("--setuid={}", user.uid), format!("--setgid={}", user.gid)]);
+                command.arg("--").arg(&words[0]);
+                command
+            }
+            None => Command::new(&words[0]),
+        };
         if self.has_root {
             command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
             command.env("LANG", "C.UTF-8").env("TZ", "UTC");
@@ -328,7 +393,7 @@ impl AppRunner {
         }
         command.args(&words[1..]).current_dir(&self.data);
         command.stdin(Stdio::null()).stdout(out).stderr(err);
-        if user.uid != 0 {
+        if user.uid != 0 && far.is_none() {
             command.uid(user.uid).gid(user.gid);
         }
         command.spawn().map_err(|error| {
@@ -357,15 +422,27 @@ impl AppRunner {
         text.replace("$DATA", &self.data.to_string_lossy())
             .replace("$RUN", &self.run.to_string_lossy())
             .replace("$FILES", &self.own_files.to_string_lossy())
+            .replace("$SERVER", &self.server().to_string())
             .replace("$UNITS", &units.to_string())
     }
 
-    /// Fails if a service has ended.
+    /// Returns the address of the services behind the link.
+    fn server(&self) -> Ipv4Addr {
+        self.far.map_or(Ipv4Addr::LOCALHOST, |far| far.address)
+    }
+
+    /// Forgets services that have ended and may do so. Fails if another one has ended.
     fn check_services(&mut self) -> Result<(), WorkloadError> {
-        for at in 0..self.running.len() {
-            let running = &mut self.running[at];
-            let Ok(Some(status)) = running.child.try_wait() else { continue };
+        let mut at = 0;
+        while let Some(running) = self.running.get_mut(at) {
+            let Ok(Some(status)) = running.child.try_wait() else {
+                at += 1;
+                continue;
+            };
             let running = self.running.remove(at);
+            if status.success() && self.app.services[&running.name].may_end {
+                continue;
+            }
             let problem = format!("it ended too early ({})", described(status));
             return Err(self.problem(&running.name, problem, Some(&running.log)));
         }
@@ -374,11 +451,13 @@ impl AppRunner {
 
     fn problem(&self, part: &str, problem: String, log: Option<&Path>) -> WorkloadError {
         let said = log.and_then(last_bytes).filter(|said| !said.is_empty());
-        let full = is_full(&self.data);
+        // A program may have removed what it could not write completely.
+        let complains = |said: &String| said.to_lowercase().contains("no space left on device");
+        let full = root::is_full(&self.data) || said.as_ref().is_some_and(complains);
         let hint = if full { "; the device is full: use a larger one, or --scale below 1" } else { "" };
         let said = said.map_or_else(String::new, |said| format!(". Its last output:\n{said}"));
         WorkloadError::AppFailed {
-            app: self.app.name.clone(),
+            app: self.app.told(),
             part: part.to_owned(),
             problem: format!("{problem}{hint}{said}"),
         }
@@ -399,6 +478,7 @@ fn sent(signal: Signal) -> Sent {
         Signal::Term => Sent::TERM,
         Signal::Int => Sent::INT,
         Signal::Quit => Sent::QUIT,
+        Signal::Kill => Sent::KILL,
     }
 }
 
@@ -424,7 +504,34 @@ fn last_bytes(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&said).trim().to_owned())
 }
 
-fn is_full(folder: &Path) -> bool {
-    let Ok(stat) = rustix::fs::statvfs(folder) else { return false };
-    stat.f_blocks > 0 && (stat.f_bavail as f64) < FULL_BELOW * stat.f_blocks as f64
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_not_ready_because_of_what_it_said_before() {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        let definition = "name = \"a\"\ntitle = \"\"\nabout = \"\"\n[services.s]\n\
+             run = [\"sh\", \"-c\", \"[ -e once ] || { touch once; echo ready; }; exec sleep 60\"]\n\
+             ready = { log = \"ready\" }\nwithin_s = 5\n\
+             [scripts.session]\ntitle = \"\"\nsteps = [{ start = \"s\" }]\n";
+        let app = App::parse(definition, "a test").expect("it is right");
+        let mut runner = AppRunner {
+            script_name: "session".to_owned(),
+            script: app.scripts["session"].clone(),
+            scale: 1.0,
+            data: dir.path().to_owned(),
+            run: dir.path().to_owned(),
+            own_files: dir.path().to_owned(),
+            has_root: false,
+            far: None,
+            running: Vec::new(),
+            waiting: Vec::new(),
+            app,
+        };
+        runner.start("s").expect("it says that it is ready");
+        runner.stop("s").expect("it ends");
+        let error = runner.start("s").expect_err("it says nothing");
+        assert!(error.to_string().contains("it was not ready within 5 s"), "{error}");
+    }
 }

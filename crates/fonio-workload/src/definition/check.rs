@@ -205,9 +205,18 @@ impl<'a> Checker<'a> {
     /// transaction.
     fn own_keys(&self, step: &Step, key: &str, transaction: Option<&str>) -> Checked {
         match step {
-            Step::Repeat { mark, steps, .. } => {
+            Step::Repeat { mark, every, steps, .. } => {
                 if let Some(mark) = mark {
                     self.one_word(&format!("{key}, mark"), mark)?;
+                }
+                if let Some(every) = every {
+                    let is_valid = (0.001..=86_400.0).contains(every);
+                    self.ensure(
+                        is_valid,
+                        &format!("{key}, every"),
+                        every,
+                        "out of range; write 0.001 to 86400",
+                    )?;
                 }
                 self.some_steps(key, steps)
             }

@@ -5,6 +5,7 @@ mod check;
 mod param;
 mod parse;
 mod quantity;
+mod rates;
 mod rows;
 mod step;
 
@@ -17,6 +18,7 @@ pub use param::Param;
 pub(crate) use param::spelled;
 pub use parse::{Shipped, shipped};
 pub use quantity::{Bytes, Sizes};
+pub use rates::Rates;
 pub use step::{Order, Step, SyncPolicy, Work};
 
 /// A workload: the initial state, and the steps of the app.

@@ -17,6 +17,11 @@ pub enum Step {
         /// Number of repeats.
         #[serde(default = "one")]
         times: u64,
+        /// Time in seconds from the beginning of a round to the beginning of the next one, as in a program with a
+        /// timer; multiplied by the pace of the run. The first round begins after a random part of this time,
+        /// because such a timer does not start with the measured program. Absent: no pauses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        every: Option<f64>,
         /// The name of the mark that each round sets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,

@@ -79,6 +79,8 @@ struct Shared<'a> {
     start_ns: u64,
     told_ns: AtomicU64,
     failed: AtomicBool,
+    /// Whether a stopped run ends well, with what it did until then.
+    ends_when_stopped: bool,
 }
 
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
@@ -192,6 +194,20 @@ impl Runner {
     /// Runs all phases and measures their run time. Fails if `prepare` was not called, the stop flag is set,
     /// or a file, SQLite or HTTP operation fails. The first failure of a thread ends the run.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
+        self.run_phases(observer, false)
+    }
+
+    /// Runs the phases until they end or the stop flag is set. The outcome has the amounts until then. Fails like
+    /// [`Runner::run`], except for the stop flag.
+    pub fn run_until_stopped(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
+        self.run_phases(observer, true)
+    }
+
+    fn run_phases(
+        &mut self,
+        observer: &mut dyn Observer,
+        ends_when_stopped: bool,
+    ) -> Result<Outcome, WorkloadError> {
         if !std::mem::take(&mut self.prepared) {
             return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });
         }
@@ -206,7 +222,7 @@ impl Runner {
         let operations = self.workload.phases.iter().zip(&plans).flat_map(|(phase, plans)| {
             phase.threads.iter().zip(plans).map(|(thread, plan)| thread.instances * scale::operations(plan))
         });
-        let shared = Shared::new(self, observer, operations.sum());
+        let shared = Shared { ends_when_stopped, ..Shared::new(self, observer, operations.sum()) };
         let mut phases = Vec::new();
         let mut steps = Vec::new();
         for (phase, plans) in self.workload.phases.iter().zip(&plans) {
@@ -215,7 +231,7 @@ impl Runner {
             phases.push(ended.inspect_err(|_| shared.tell_progress(shared.done_share()))?);
         }
         let wall_ns = monotonic_ns() - shared.start_ns;
-        shared.tell_progress(1.0);
+        shared.tell_progress(if self.stop.load(Ordering::Acquire) { shared.done_share() } else { 1.0 });
         let mut amounts = Amounts::default();
         for phase in &phases {
             amounts += phase.amounts;
@@ -280,6 +296,7 @@ impl<'a> Shared<'a> {
             start_ns: monotonic_ns(),
             told_ns: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            ends_when_stopped: false,
         }
     }
 
@@ -411,6 +428,7 @@ fn collect_steps(
             count: time.count,
             total_ns: time.total_ns,
             longest_ns: time.longest_ns,
+            responses: Vec::new(),
         });
         collect_steps(&planned.inner, prefix, times, into);
     }

@@ -9,8 +9,13 @@ use crate::scale::{Planned, due, scaled};
 
 impl Worker<'_, '_> {
     /// Executes a thread's planned steps, and closes its database connections.
+    ///
+    /// If the run continues until it is stopped, a stop is not an error. An open transaction is then rolled back.
     pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
-        self.steps(plan, 0)?;
+        match self.steps(plan, 0) {
+            Err(WorkloadError::Stopped) if self.shared.ends_when_stopped => {}
+            ran => ran?,
+        }
         for (name, connection) in std::mem::take(&mut self.connections) {
             sql::close(self.shared.runner, &name, connection)?;
         }
@@ -25,9 +30,13 @@ impl Worker<'_, '_> {
             }
             self.index = planned.index;
             match planned.step {
-                Step::Repeat { mark, .. } => {
+                Step::Repeat { mark, every, .. } => {
+                    let mut timer = every.map(|seconds| self.timer(seconds));
                     for time in 0..planned.times {
                         let round = round * planned.times + time;
+                        if let Some(timer) = &mut timer {
+                            self.wait_for(timer)?;
+                        }
                         let start_ns = monotonic_ns();
                         self.steps(&planned.inner, round)?;
                         self.ended(planned, mark.as_deref(), round, start_ns);

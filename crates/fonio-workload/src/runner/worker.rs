@@ -31,6 +31,13 @@ impl StepTime {
     }
 }
 
+/// The timer of a repeat, in nanoseconds of the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer {
+    period_ns: u64,
+    next_ns: u64,
+}
+
 pub(super) struct Done {
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
@@ -115,7 +122,10 @@ impl<'s, 'a> Worker<'s, 'a> {
     }
 
     pub(super) fn pause(&mut self, seconds: f64) -> Result<(), WorkloadError> {
-        let mut left = Duration::from_secs_f64(seconds * self.shared.runner.options.pace);
+        self.sleep(Duration::from_secs_f64(seconds * self.shared.runner.options.pace))
+    }
+
+    fn sleep(&mut self, mut left: Duration) -> Result<(), WorkloadError> {
         self.amounts.think_ns += left.as_nanos() as u64;
         while !left.is_zero() {
             if self.shared.must_stop() {
@@ -125,6 +135,21 @@ impl<'s, 'a> Worker<'s, 'a> {
             std::thread::sleep(piece);
             left -= piece;
         }
+        Ok(())
+    }
+
+    /// Starts the timer of a repeat.
+    pub(super) fn timer(&mut self, seconds: f64) -> Timer {
+        let period_ns = (seconds * self.shared.runner.options.pace * 1e9) as u64;
+        Timer { period_ns, next_ns: monotonic_ns() + self.random.below(period_ns.max(1)) }
+    }
+
+    /// Waits until the timer expires, and sets it again. If the thread is late, it continues at once and does not
+    /// make up for the rounds that it missed.
+    pub(super) fn wait_for(&mut self, timer: &mut Timer) -> Result<(), WorkloadError> {
+        let left_ns = timer.next_ns.saturating_sub(monotonic_ns());
+        self.sleep(Duration::from_nanos(left_ns))?;
+        timer.next_ns = timer.next_ns.max(monotonic_ns().saturating_sub(timer.period_ns)) + timer.period_ns;
         Ok(())
     }
 

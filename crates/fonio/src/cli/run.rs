@@ -11,11 +11,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
 use fonio_experiment::replay::What;
 use fonio_experiment::{Candidate, PILOT_ROUNDS};
-use fonio_host::{CpuShare, Filesystem, LinkRates};
-use fonio_lab::Wanted;
+use fonio_host::{CpuShare, Filesystem, HostError, LinkRates};
+use fonio_lab::{GivenImage, Wanted};
+use fonio_processor::{Processor, ProcessorError};
 use fonio_record::Quiet;
 
-use super::Place;
+use super::per::{Per, parse_per};
+use super::{Place, parse_time};
 
 /// `fonio run`.
 #[derive(Debug, Args)]
@@ -40,9 +42,48 @@ pub struct Run {
     /// Replay a phone's system calls with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
-    /// Mobibench's options (`-- -f 1024 -r 4 -a 1`), for the workload `mobibench`.
+    #[command(flatten)]
+    pub stack: StackArgs,
+    /// Mobibench's options (`-- -f 1024 -r 4 -a 1`), for the workload `mobibench`; with --compose, the command that drives the
+    /// services.
     #[arg(last = true, value_name = "ARGUMENTS")]
     pub arguments: Vec<OsString>,
+}
+
+/// Options for running the services of a Compose file.
+#[derive(Clone, Debug, Args)]
+pub struct StackArgs {
+    /// Run the services of this Compose file (docker-compose.yml) in containers, with their images and volumes on the device.
+    ///
+    /// The clock starts when all services are ready: healthy, or running for 2 seconds if they have no health check. It
+    /// stops after the time of --for, when the service of --ends-with ends, or when the command after `--` ends. The command
+    /// runs with the files of this machine and in the network of the services; with --exec SERVICE, it runs in the container
+    /// of this service. docs/apps.md lists the keys of the file that are used.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "mobigen", "recorder"])]
+    pub compose: Option<PathBuf>,
+    /// Take the image of a service from this file, if this machine cannot pull it.
+    ///
+    /// FILE comes from `podman save IMAGE -o FILE` or `docker save IMAGE -o FILE`, or is a folder in the OCI format. NAME is
+    /// the image in the Compose file, if FILE has another name for it. Repeatable.
+    #[arg(long = "image-file", value_name = "[NAME=]FILE", value_parser = parse_image, requires = "compose")]
+    pub images: Vec<GivenImage>,
+    /// End after this time.
+    ///
+    /// The services of --compose run for this time after all of them are ready.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "compose")]
+    pub time: Option<Duration>,
+    /// Start this service last, and stop the clock when it ends.
+    #[arg(long, value_name = "SERVICE", requires = "compose")]
+    pub ends_with: Option<String>,
+    /// Run the command after `--` in the container of this service.
+    #[arg(long, value_name = "SERVICE", requires = "compose")]
+    pub exec: Option<String>,
+    /// Count units of work: 'order=120', 'order=transactions:*/shop.db', 'order=files:*.pdf', 'order=syncs:*.log', 'order=lines:placed'.
+    ///
+    /// Here, only a number goes: the result has the rate of these units. `$UNITS` in the command after `--` is replaced by the
+    /// number, which --scale changes.
+    #[arg(long, value_name = "NAME=COUNT", value_parser = parse_per, requires = "compose")]
+    pub per: Option<Per>,
 }
 
 /// `fonio launch`.
@@ -168,6 +209,11 @@ pub enum Role {
         /// The file with the calls.
         file: PathBuf,
     },
+    /// Measure the speed of the processor.
+    Speed {
+        /// `all`, or the number of threads that run the short tests.
+        what: String,
+    },
     /// Start a prepared workload, and exit when it ends.
     Start {
         /// The socket on which the workload waits.
@@ -232,12 +278,15 @@ pub struct SetupArgs {
     /// Files are written until the file system is full; then random files are deleted.
     #[arg(long, value_name = "SHARE", value_parser = parse_full)]
     pub full: Option<f64>,
-    /// Limit the workload or command to this share of one processor, such as 0.25, to imitate a phone's slow processor.
+    /// Limit the workload or command to a slower processor: a share such as 0.25, or nexus-one, pi-zero or pi-4.
     ///
-    /// The workload or command runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25). The
-    /// pauses make individual latencies less precise.
+    /// With a name, fonio measures this machine's processor, and computes the share of one processor that is as
+    /// fast as a core of the named one. Before and after each run, it measures the speed that the run gets, and
+    /// stops if this speed is wrong by more than 15 %. `pi-4:2` has two of the four cores. The workload or
+    /// command runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25). The pauses make individual
+    /// latencies less precise.
     #[arg(long, value_name = "SHARE")]
-    pub cpu: Option<CpuShare>,
+    pub cpu: Option<Cpu>,
     /// Limit the memory to this size, such as 512MiB.
     ///
     /// The limit includes the page cache of the accessed files, as on a small board. Beyond the limit, pages
@@ -295,15 +344,36 @@ impl SetupArgs {
     }
 }
 
+/// The processor of a workload or command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cpu {
+    /// A share of one processor of this machine.
+    Share(CpuShare),
+    /// The processor of another machine.
+    Named(Processor),
+}
+
+impl FromStr for Cpu {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cpu, String> {
+        if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            return text.parse().map(Cpu::Named).map_err(|error: ProcessorError| error.to_string());
+        }
+        text.parse().map(Cpu::Share).map_err(|error: HostError| error.to_string())
+    }
+}
+
 /// Options for running a workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// Run this workload in the background during the measured workload, on the same storage and within the
+    /// Run this workload in the background of the measured workload or app, on the same storage and within the
     /// same limits.
     ///
-    /// The background workload is one that `fonio run` lists, such as background, or a TOML file. The
-    /// background workload ends with the measured workload. Figures are reported for each workload. A fix
-    /// changes only the measured workload.
+    /// `phone` and `home` are the small writers of a living phone and of a home server, at the rates of real
+    /// ones (docs/runs.md). Any other workload that `fonio run` lists, or a TOML file, goes too. The background
+    /// ends with the measured workload. Figures are reported for each of them; the waits of the background do
+    /// not count for the verdict. A fix changes only the measured workload.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
     /// Scale the amount of work of the background workload.
@@ -399,6 +469,22 @@ fn parse_quiet(text: &str) -> Result<Quiet, String> {
         percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).map(|percent| percent / 100.0);
     let below_share = below_share.ok_or("write a share of a processor above 0% and at most 100%")?;
     Ok(Quiet { below_share, lasting: parse_duration(time).map_err(|error| error.to_string())? })
+}
+
+/// Parses `FILE` or `NAME=FILE`.
+fn parse_image(text: &str) -> Result<GivenImage, String> {
+    let (name, path) = match text.split_once('=') {
+        Some((name, path)) if !name.contains(std::path::is_separator) || !PathBuf::from(text).exists() => {
+            (Some(name.to_owned()), path)
+        }
+        _ => (None, text),
+    };
+    if path.is_empty() || name.as_deref() == Some("") {
+        return Err(
+            "write FILE, or the image in the Compose file and its file, as in redis:7=redis.tar".to_owned()
+        );
+    }
+    Ok(GivenImage { name, path: path.into() })
 }
 
 fn parse_link(text: &str) -> Result<LinkRates, String> {

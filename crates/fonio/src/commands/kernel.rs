@@ -11,6 +11,9 @@ use crate::output;
 /// The command-line option that runs a command in a guest with another kernel.
 const IN: &str = "--in";
 
+/// The command-line option that runs containers.
+const COMPOSE: &str = "--compose";
+
 /// The name of a guest whose kernel has all file systems and schedulers that fonio knows.
 const GUEST: &str = "lab:6.12";
 
@@ -51,12 +54,18 @@ fn guest_has(what: &str) -> bool {
     }
 }
 
-/// Returns the shell command that runs fonio with `words` in a guest; `None` if `words` already name a guest.
+/// Returns the shell command that runs fonio with `words` in a guest; `None` if `words` already name a guest, or name
+/// containers, which run on this machine only.
 fn in_guest(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     // The words after `--` are another command's arguments.
     let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    if words[..own].iter().any(|word| word == IN || word.starts_with("--in=")) {
+    let names = |option: &str| {
+        words[..own].iter().any(|word| {
+            word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        })
+    };
+    if names(IN) || names(COMPOSE) {
         return None;
     }
     let before = words[..own].iter().map(|word| output::quoted(word));
@@ -83,6 +92,7 @@ mod tests {
             ),
             (&["run", "webbench", "--in", "lab:4.4", "--fs", "f2fs"], None),
             (&["run", "webbench", "--in=lab:4.4"], None),
+            (&["run", "--compose", "c.yml", "--fs", "f2fs"], None),
             (&["launch", "--", "x", "--in"], Some("fonio launch --in lab:6.12 -- x --in")),
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::cli::emulate::Emulate;
 use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
+use crate::commands::app::Packed;
 use crate::commands::bench_target;
 use crate::exit::Exit;
 use crate::{output, results, signals};
@@ -32,7 +33,14 @@ pub fn run(command: &Lab) -> Result<Exit> {
         }
         Lab::Run { kernel, copy, bring, json, command, .. } => {
             let needs = Needs::everything();
-            let command = CommandHere { words: command, needs, put: copy, bring, columns: output::columns() };
+            let command = CommandHere {
+                words: command,
+                needs,
+                put: copy,
+                bring,
+                programs: None,
+                columns: output::columns(),
+            };
             return in_guest(kernel, &command, *json);
         }
     }
@@ -207,8 +215,9 @@ impl Collected {
     }
 }
 
-/// Runs this command line without `--in` in a guest with the kernel `wanted`, and copies the results back.
-pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
+/// Runs this command line without `--in` in a guest with the kernel `wanted`, and copies the results back. `app` is the app
+/// that it runs, if any.
+pub(super) fn run_setup(wanted: &Wanted, setup: &SetupArgs, app: Option<&Packed>) -> Result<Exit> {
     for place in setup.places() {
         refuse_real(Path::new(&place), "--on ridata")?;
     }
@@ -220,7 +229,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     }
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
-    let result = fonio_in_guest(wanted, &words, &bring);
+    let result = fonio_in_guest(wanted, &words, &bring, app);
     // The guest's results have replaced this directory. After a failed command, the directory is empty.
     let _ = fs::remove_dir(&out);
     result
@@ -229,7 +238,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
 /// Runs a benchmark of `target` in a guest, and copies the output files `bring` back to this machine.
 pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
     refuse_real(target, "ridata")?;
-    fonio_in_guest(wanted, &own_words()?, bring)
+    fonio_in_guest(wanted, &own_words()?, bring, None)
 }
 
 /// Rejects a directory or device of this machine, which a guest cannot use.
@@ -256,7 +265,7 @@ pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     if arguments.workload.is_empty() && !arguments.floor {
         bail!("a guest needs a command: write it after `--`");
     }
-    fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice())
+    fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice(), None)
 }
 
 fn own_words() -> Result<Vec<String>> {
@@ -267,11 +276,18 @@ fn own_words() -> Result<Vec<String>> {
 }
 
 /// Runs fonio with `words` in a guest. Copies the files and directories `bring` back to this machine.
-fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
+fn fonio_in_guest(
+    wanted: &Wanted,
+    words: &[String],
+    bring: &[PathBuf],
+    app: Option<&Packed>,
+) -> Result<Exit> {
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
     let needs = Needs::of(words);
-    let command = CommandHere { words: &command, needs, put: &[], bring, columns: output::columns() };
+    let put = app.and_then(|app| app.folder.as_ref()).map(std::slice::from_ref).unwrap_or_default();
+    let programs = app.map(|app| &app.programs);
+    let command = CommandHere { words: &command, needs, put, bring, programs, columns: output::columns() };
     in_guest(wanted, &command, false)
 }
 

@@ -28,7 +28,7 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
         "--start is for the apps of a phone: add --in android, or leave it out"
     );
     if let Some(kernel) = at.guest()? {
-        return lab::run_setup(kernel, at);
+        return lab::run_setup(kernel, at, None);
     }
     let stop = begin()?;
     let mut places = Vec::new();

@@ -7,6 +7,7 @@ pub mod bench_target;
 pub mod check;
 pub mod ci;
 pub mod compare;
+mod compose;
 pub mod cure;
 pub mod device;
 pub mod emulate;

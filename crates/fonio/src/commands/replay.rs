@@ -27,7 +27,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
             "a guest does not have the recording `{LAST}`: name its folder, {}",
             recording.display()
         );
-        return lab::run_setup(kernel, &arguments.setup);
+        return lab::run_setup(kernel, &arguments.setup, None);
     }
     if arguments.setup.places().iter().any(|place| place.starts_with(model::PREFIX)) {
         return model::run(arguments, &recording, colour);

@@ -21,32 +21,55 @@ use serde::Serialize;
 
 use crate::cli::run::{Run, Runs, SetupArgs, WorkArgs};
 use crate::cli::{Colour, Place};
-use crate::commands::{android, app, kernel, lab, model};
+use crate::commands::{android, app, compose, kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
 use crate::results::{RESULTS, is_kept, page, proof_directory, results_directory, summarise};
 use crate::roles::roles;
-use crate::setups::setups;
+use crate::setups::{checked, setups};
 use crate::signals::begin;
 
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     let is_app = arguments.workload.as_deref().is_some_and(|name| name.starts_with(app::PREFIX));
-    if is_app && arguments.setup.place.is_some() {
-        bail!("an app runs on this machine, not in a guest or on a phone: leave out --in");
-    }
     if let Some(Place::Phone(phone)) = &arguments.setup.place {
+        if is_app {
+            bail!("an app's programs are Debian's, and do not run on a phone: leave out --in");
+        }
+        if arguments.stack.compose.is_some() {
+            bail!("containers do not run on a phone: leave out --in");
+        }
         return android::script::run(phone, arguments);
     }
     if let Some(kernel) = arguments.setup.guest()? {
-        return lab::run_setup(kernel, &arguments.setup);
+        if arguments.stack.compose.is_some() {
+            bail!("the containers of a Compose file run on this machine only: leave out --in");
+        }
+        if arguments.workload.is_none() && arguments.mobigen.is_none() {
+            return list_workloads(arguments.setup.json);
+        }
+        // Report a misspelt name now, and not only after the guest has booted.
+        let workload = arguments.workload.iter().filter(|name| !is_app && *name != MOBIBENCH);
+        for name in workload.chain(&arguments.work.background) {
+            Workload::load(name)?;
+        }
+        let app = arguments.workload.as_deref().filter(|_| is_app);
+        let packed = app.map(|name| app::packed(name, arguments)).transpose()?;
+        return lab::run_setup(kernel, &arguments.setup, packed.as_ref());
     }
     if let Some(place) = arguments.setup.on.iter().find(|place| place.starts_with(model::PREFIX)) {
         bail!(
             "{place} is a model, in which only recordings are replayed: `fonio replay RECORDING --on {place}`"
         );
+    }
+    if let Some(path) = &arguments.stack.compose {
+        // As for apps: first what is checked at once.
+        checked(&arguments.setup)?;
+        arguments.work.background.as_deref().map(Workload::load).transpose()?;
+        let (app, _images) = compose::prepared(path, arguments)?;
+        return measure(Work::App(&app), &arguments.setup, &arguments.work, &tried(arguments), colour);
     }
     let mut setup = Cow::Borrowed(&arguments.setup);
     let workload = match (&arguments.mobigen, arguments.workload.as_deref()) {
@@ -69,6 +92,9 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             parsed.workload
         }
         (None, Some(name)) if is_app => {
+            // Check the rest of the command line first, because installing packages can take minutes.
+            checked(&setup)?;
+            arguments.work.background.as_deref().map(Workload::load).transpose()?;
             let app = app::prepared(name, arguments)?;
             return measure(Work::App(&app), &setup, &arguments.work, &tried(arguments), colour);
         }

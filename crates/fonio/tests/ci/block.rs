@@ -190,7 +190,7 @@ fn block_writes_that_cannot_be_counted_have_a_reason_and_no_number() {
         return;
     }
     let program = dir.join("fonio");
-    fs::copy(env!("CARGO_BIN_EXE_fonio"), &program).expect("a copy");
+    fonio_testing::copy_program(env!("CARGO_BIN_EXE_fonio"), &program);
     let run = |budget: &str| {
         let mut command = Command::new("setpriv");
         command.args(NOBODY).arg(&program).args(["ci", "--json", "--budget", budget, "--", "true"]);

@@ -231,7 +231,7 @@ fn a_user_without_privileges_gets_all_counts() {
         return;
     }
     let program = dir.join("fonio");
-    fs::copy(env!("CARGO_BIN_EXE_fonio"), &program).expect("a copy");
+    fonio_testing::copy_program(env!("CARGO_BIN_EXE_fonio"), &program);
     fs::copy(suite(), dir.join("orders.py")).expect("a copy");
     let of_root =
         ended(&ci(dir, &["--json", "--budget", "all.writes>=0", "--", "python3", "orders.py"]), 0).0;
@@ -390,8 +390,7 @@ fn the_lines_of_the_action_and_of_the_template_run() {
     let Some(step) = lines_of(&package("action.yml"), "['runs']['steps'][1]['run']") else { return };
     let mut command = with_fonio("bash", dir);
     let gh = dir.join("bin/gh");
-    fs::write(&gh, "#!/bin/sh\necho \"$@\" > gh.txt\n").expect("a program");
-    fs::set_permissions(&gh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    fonio_testing::write_program(&gh, "#!/bin/sh\necho \"$@\" > gh.txt\n");
     command
         .args(["-e", "-c", &step])
         .env("RUNNER_TEMP", dir)

@@ -7,24 +7,27 @@ use fonio_report::document::{
     Axis, Cell, Chart, Column, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
 
-use super::row::{Row, Said, Verdict as RowVerdict, as_published};
-use super::{Counts, Outcome};
+use super::Outcome;
+use super::counts::Counts;
+use super::row::{Row, Said, as_published};
+use super::standing::{Standing, Verdict as RowVerdict};
 
 pub(super) fn document(papers: &[Outcome]) -> Document {
-    let all = papers.iter().map(|paper| &paper.counts).fold(Counts::default(), |sum, one| Counts {
-        agree: sum.agree + one.agree,
-        differ: sum.differ + one.differ,
-        cannot: sum.cannot + one.cannot,
-        used_in_fit: sum.used_in_fit + one.used_in_fit,
-    });
+    let mut all = Counts::default();
+    for paper in papers {
+        all.add(&paper.counts);
+    }
+    let published = papers.iter().map(|paper| paper.published).sum();
     Document {
         title: "The studies' tables and figures, with our results".into(),
         verdict: Verdict {
             tone: Tone::Plain,
-            sentence: all.sentence(),
+            sentence: all.headline(published),
             reasons: vec![
-                "A row that was used in a fit is shown but not counted, because its agreement proves nothing."
+                "A number that follows from our configuration, or that the author of the workload or the model knew, is \
+                 shown but not scored, because its agreement proves nothing."
                     .into(),
+                "A bound without an upper end is not scored either: any large value is within it.".into(),
                 "If the two numbers differ, or one is missing, the row says why.".into(),
             ],
         },
@@ -37,7 +40,7 @@ fn section(paper: &Outcome) -> Section {
     Section {
         id: paper.id.to_owned(),
         question: format!("{}: {}", paper.id, paper.title),
-        answer: paper.counts.sentence(),
+        answer: paper.headline(),
         figures: figure(paper).into_iter().collect(),
         tables: vec![table(&paper.rows)],
         notes: paper.commands.iter().map(|command| format!("Measured by `{command}`.")).collect(),
@@ -51,16 +54,16 @@ fn figure(paper: &Outcome) -> Option<Chart> {
     if rows.is_empty() {
         return None;
     }
-    let kinds =
-        [("agrees", Role::Category(2)), ("differs", Role::Category(1)), ("used in a fit", Role::Rest)];
-    let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
+    let lines = [("agrees", Role::Category(2)), ("differs", Role::Category(1)), ("not scored", Role::Rest)];
+    let mut series = lines.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
     for (at, (row, ratio)) in rows.iter().enumerate() {
-        let kind = match (row.used_in_fit(), row.verdict()) {
-            (true, _) => 2,
-            (false, RowVerdict::Agrees) => 0,
-            (false, RowVerdict::Differs | RowVerdict::Cannot) => 1,
+        let Standing { unscored, verdict, .. } = row.standing();
+        let line = match (unscored, verdict) {
+            (None, RowVerdict::Agrees) => 0,
+            (None, RowVerdict::Differs) => 1,
+            _ => 2,
         };
-        let series = &mut series[kind];
+        let series = &mut series[line];
         series.x.push(*ratio);
         series.y.push(at as f64);
         series.low.push(ratio.min(1.0));
@@ -92,19 +95,20 @@ fn figure(paper: &Outcome) -> Option<Chart> {
 fn table(rows: &[Row]) -> Table {
     let cells = |row: &Row| {
         let (published, ours) = said(&row.said);
-        let (tone, verdict) = match (row.verdict(), row.used_in_fit()) {
-            (RowVerdict::Agrees, false) => (Tone::Good, "agrees"),
-            (RowVerdict::Agrees, true) => (Tone::Plain, "used in a fit"),
-            (RowVerdict::Differs, false) => (Tone::Bad, "differs"),
-            (RowVerdict::Differs, true) => (Tone::Notice, "used in a fit, differs"),
-            (RowVerdict::Cannot, _) => (Tone::Plain, "cannot be had"),
+        let Standing { unscored, verdict, .. } = row.standing();
+        let tone = match (verdict, unscored) {
+            (RowVerdict::Agrees, None) => Tone::Good,
+            (RowVerdict::Differs, None) => Tone::Bad,
+            _ => Tone::Plain,
         };
+        let (kind, verdict) = row.standing().words();
         vec![
             Cell::Text(row.what().to_owned()),
             published,
             ours,
             Cell::known(row.ratio(), Unit::Ratio),
-            Cell::Judgement(tone, verdict.into()),
+            Cell::Text(kind),
+            Cell::Judgement(tone, verdict),
             Cell::Text(row.why().to_owned()),
         ]
     };
@@ -116,9 +120,12 @@ fn table(rows: &[Row]) -> Table {
             Column::new("Ours"),
             Column::noted("Ratio", "Our number over the published number."),
             Column::noted(
+                "Kind",
+                "How our number came about: on a real program, an imitation or a model, or by construction.",
+            ),
+            Column::noted(
                 "Verdict",
-                "If our number was derived from the published number (used in a fit), agreement proves \
-                 nothing.",
+                "A row that is not scored is not counted, because its agreement proves nothing.",
             ),
             Column::new("Why").or_drop(),
         ],

@@ -40,7 +40,8 @@ pub(super) struct ForThread {
     is_counted: bool,
     began: Timestamp,
     ended: Timestamp,
-    waker: u32,
+    /// The other thread.
+    pub(super) waker: u32,
     /// Total time for which the other thread was blocked during the wait. `first` is the start of the other
     /// thread's first blocked interval, and `last` is the end of its last blocked interval.
     pub(super) time: Nanos,

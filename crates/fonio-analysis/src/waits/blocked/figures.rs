@@ -10,7 +10,7 @@ use crate::question::threads::UNKNOWN_NAME;
 
 /// The beginnings of the names of kernel threads that write or encrypt data for programs. The names are
 /// complete enough for programs such as f2fs_io to have other names.
-const KERNEL: [&str; 14] = [
+const KERNEL: [&str; 15] = [
     "kworker",
     "jbd2/",
     "kswapd",
@@ -24,6 +24,7 @@ const KERNEL: [&str; 14] = [
     "f2fs_flush",
     "f2fs_discard",
     "ext4lazyinit",
+    "segctord",
     "kcryptd",
 ];
 

@@ -105,6 +105,8 @@ pub enum Role {
     OfInterest,
     /// A program that is not part of the recorded command.
     Other,
+    /// The workload that ran in the background of the measured program, because the user asked for it.
+    Background,
     /// A thread that transfers much data in large requests, such as a copy or a backup. Such a thread is
     /// expected to wait for storage.
     BulkWork,

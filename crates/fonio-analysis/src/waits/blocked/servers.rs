@@ -1,11 +1,11 @@
-//! Finds the servers of file systems and of emulated devices. They wait for storage on behalf of other programs,
-//! so these programs are delayed, not the servers.
+//! Finds the programs that the verdict is not about: the servers of file systems and of emulated devices, which wait
+//! for storage on behalf of other programs, and the workload in the background.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Role;
 use super::count::{Count, Key};
-use crate::question::threads::{EMULATOR, MOUNT, Threads};
+use crate::question::threads::{BACKGROUND, EMULATOR, MOUNT, Threads};
 
 /// Servers of FUSE file systems.
 const FUSE: [&str; 14] = [
@@ -35,7 +35,7 @@ pub(crate) fn is_own(program: &str) -> bool {
     [MOUNT, EMULATOR].contains(&program)
 }
 
-/// Gives the servers their role. Other servers than fonio's must have delayed a program: programs such as
+/// Gives the servers and the workload in the background their role. Other servers than fonio's must have delayed a program: programs such as
 /// rclone also work for themselves.
 pub(super) fn assign(roles: &mut FxHashMap<Key, Role>, counts: &FxHashMap<Key, Count>, threads: &Threads) {
     let mut delaying: FxHashSet<u32> = FxHashSet::default();
@@ -45,6 +45,9 @@ pub(super) fn assign(roles: &mut FxHashMap<Key, Role>, counts: &FxHashMap<Key, C
     }
     for (key, role) in roles.iter_mut().filter(|(_, role)| **role != Role::Kernel) {
         let name = threads.name(key.1);
+        if name == BACKGROUND {
+            *role = Role::Background;
+        }
         if is_own(name) || (is_fuse(name) && delaying.contains(&key.1)) {
             *role = Role::Server;
         }

@@ -346,14 +346,21 @@ impl BlockedTally {
     fn end_chains(&mut self, time: Timestamp) {
         for wait in self.chains.ended_before(time) {
             let Some(place) = wait.place() else { continue };
+            // The waits of a child process are counted as its own. A shell that waits for it does not wait for storage once more.
+            let felt = if self.is_parent(wait.key.0, wait.waker) { Nanos(0) } else { wait.felt() };
             let threads = (&mut self.threads, &mut self.beyond);
             let Some(count) = count_of(threads, wait.key, || wait.unit) else { continue };
             let through = Some((wait.time, place));
-            let felt = wait.felt();
             let (began, ended, operation) = (wait.first, wait.last, wait.operation);
             let wait = Kept { began, ended, operation, file: None, waker: None, through, felt };
             count.take(wait, &mut self.shared);
         }
+    }
+
+    /// Returns whether the process of a thread is the parent of another thread's process.
+    fn is_parent(&self, tid: u32, other: u32) -> bool {
+        let process = |tid: u32| self.pids.get(&tid).copied().unwrap_or(tid);
+        self.parents.get(&process(other)) == Some(&process(tid))
     }
 
     /// Selects the waits during which outstanding requests are counted: waits of the threads that were

@@ -663,3 +663,15 @@ fn a_filter_by_device_keeps_the_culprit() {
     assert_eq!(roles(found.blocked.as_ref().unwrap()), [("p9", Role::OfInterest)]);
     assert!(!found.verdict.contains("p8"), "{}", found.verdict);
 }
+
+/// Process 8 is the parent of process 9, and process 7 is not.
+#[test]
+fn a_shell_does_not_feel_the_waits_of_its_child() {
+    for (waits_for, expected) in [(7, (2, Some("p7"))), (8, (1, Some("p9")))] {
+        let waits = format!("{waits_for} other_thread 0 900000 w9");
+        let found = blocked(&[&waits, "9 fsync 1000 400000", "9 fsync 410000 460000"], &[], None).unwrap();
+        let longest = found.long.longest.first().map(|wait| wait.program.as_str());
+        assert_eq!((found.long.count, longest), expected);
+        assert_eq!(found.programs.len(), 2);
+    }
+}

@@ -335,9 +335,7 @@ fn findmnt_reads_one_line() {
     fs::create_dir(&tool).expect("mkdir");
     let lines = dir.path().join("lines");
     let script = format!("#!/bin/sh\nwc -l <\"$3\" >>{}\n", lines.display());
-    fs::write(tool.join("findmnt"), script).expect("write");
-    fs::set_permissions(tool.join("findmnt"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("chmod");
+    fonio_testing::write_program(&tool.join("findmnt"), script);
     keeper.findmnt = tool.join("findmnt");
     let change = applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime");
     keeper.keep(&change).expect("kept");
@@ -351,9 +349,8 @@ fn a_line_that_findmnt_refuses_is_not_written() {
     let (_dir, files, mut keeper) = bed();
     // The first call, for the new line, reports an error; the second, for the line before, none.
     let tool = files.state.with_file_name("findmnt");
-    fs::write(&tool, "#!/bin/sh\ngrep -q noatime \"$3\" && echo '   [E] no such option'\ntrue\n")
-        .expect("write");
-    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    let script = "#!/bin/sh\ngrep -q noatime \"$3\" && echo '   [E] no such option'\ntrue\n";
+    fonio_testing::write_program(&tool, script);
     keeper.findmnt = tool;
     let error = keeper
         .keep(&applied(r#"{"kind": "access_times", "dir": "/data"}"#, "relatime", "noatime"))

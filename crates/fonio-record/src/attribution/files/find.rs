@@ -12,7 +12,7 @@ use fonio_system::{MountPoint, device};
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
 
-use super::handle::{HANDLE, HANDLE_64, HANDLE_BTRFS, generation_of, open_by_handle};
+use super::handle::{HANDLE, HANDLE_64, HANDLE_BTRFS, HANDLE_NILFS, generation_of, open_by_handle};
 
 /// A folder of each file system, opened on demand. All these folders are closed after each round of look-ups,
 /// because an open folder prevents unmounting.
@@ -58,6 +58,8 @@ enum Numbers {
     /// By the inode and subvolume numbers: btrfs. The trace shows only the inode number, so all mounts of the
     /// file system must be of the same subvolume.
     InSubvolume(u64),
+    /// By the inode number and a checkpoint: nilfs2.
+    AtCheckpoint,
 }
 
 /// Returns whether files of this mount can be found by inode number.
@@ -72,6 +74,7 @@ impl Numbers {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
             "xfs" => Some(Numbers::WithGeneration),
+            "nilfs2" => Some(Numbers::AtCheckpoint),
             "btrfs" => {
                 let mut subvolumes = mounts.iter().map(|mount| subvolume(mount));
                 let first = subvolumes.next()??;
@@ -148,6 +151,10 @@ impl Root {
                 let ([first, second], [third, fourth]) = (words(number), words(subvolume));
                 // The kernel compares 64 bits, but only 32 of these bits are known.
                 open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
+            }
+            Numbers::AtCheckpoint => {
+                let [first, second] = words(number);
+                open_by_handle(&self.folder, HANDLE_NILFS, [0, 0, first, second, any])
             }
         };
         opened.map_err(|error| if error == libc::ESTALE { NotFound::NoFile } else { NotFound::Unknown })

@@ -15,6 +15,9 @@ pub(super) const HANDLE_64: i32 = 0x81;
 /// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation
 /// (`fs/btrfs/export.h`).
 pub(super) const HANDLE_BTRFS: i32 = 0x4d;
+/// `FILEID_NILFS_WITHOUT_PARENT`: checkpoint (0 for the present files) and inode number, 64 bits each, and
+/// generation (`fs/nilfs2/export.h`).
+pub(super) const HANDLE_NILFS: i32 = 0x61;
 /// Maximum size of a handle in bytes (`MAX_HANDLE_SZ`).
 const BYTES_MAX: usize = 128;
 
@@ -88,6 +91,8 @@ pub(super) fn numbers(kind: u32, handle: &[u8]) -> Option<Numbers> {
         0x81 | 0x82 => (long(0)?, None, word(handle, 8)?),
         // File handle types FILEID_BTRFS_*. btrfs never reuses an inode number.
         0x4d..=0x4f => (long(0)?, Some(long(8)?), word(handle, 16)?),
+        // File handle types FILEID_NILFS_*.
+        0x61 | 0x62 => (long(8)?, None, word(handle, 16)?),
         _ => return None,
     };
     Some(Numbers { inode, subvolume, generation: Generation::new(generation) })

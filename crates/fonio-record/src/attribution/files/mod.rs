@@ -116,6 +116,8 @@ pub(crate) struct Files {
     forgotten: Timestamp,
     /// The file systems whose events have shown a deletion.
     shows_ends: FxHashSet<DeviceId>,
+    /// The file systems in which a later file never has the number of a deleted one: btrfs.
+    never_reuses: FxHashSet<DeviceId>,
     /// All events up to this time have been read.
     read_until: Timestamp,
 }
@@ -138,7 +140,8 @@ impl Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
         let names = Watch::over(found).map(Names::new);
-        Files { names, ..Files::default() }
+        let never_reuses = mounts.of_kind("btrfs").map(|mount| mount.device).collect();
+        Files { names, never_reuses, ..Files::default() }
     }
 
     /// Adds overlays that this process does not see, and the folders with copies.
@@ -174,7 +177,8 @@ impl Files {
                 | FileEvent::WriteBegan { inode }
                 | FileEvent::Writes { inode }
                 | FileEvent::SyncBegan { inode }
-                | FileEvent::DirectBegan { inode } => self.see(inode),
+                | FileEvent::DirectBegan { inode }
+                | FileEvent::Placed { inode, is_metadata: false, .. } => self.see(inode),
                 FileEvent::Freed { inode } => self.free(inode, record.time),
                 FileEvent::Exited { tid, .. } => threads.ended(tid, record.time),
                 _ => {}

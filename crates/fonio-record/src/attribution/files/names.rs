@@ -86,7 +86,8 @@ impl Files {
             }
             // If the trace does not show when files end, a creation and a deletion show that the number now
             // belongs to another file.
-            if !self.shows_ends.contains(&inode.fs) && (files.len() > 1 || file.deleted.is_some()) {
+            let is_reused = !self.never_reuses.contains(&inode.fs) && !self.shows_ends.contains(&inode.fs);
+            if is_reused && (files.len() > 1 || file.deleted.is_some()) {
                 for change in [file.created, file.deleted].into_iter().flatten() {
                     self.lives.lost_of(inode, change.since, change.until);
                 }

@@ -225,7 +225,7 @@ mod tests {
     const SYMBOLS: &str = "\
         1000 T io_schedule\n1100 T do_swap_page\n1150 t __folio_lock_or_retry\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
         1400 t start_this_handle\t[jbd2]\n1500 T rwsem_down_write_slowpath\n1600 T vfs_write\n\
-        1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n\
+        1180 T migration_entry_wait_on_locked\n1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n\
         2100 T io_fsync\n2200 T io_read\n2300 T _end\n";
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -248,6 +248,8 @@ mod tests {
             // Waiting for a page that is being swapped in, and for any other page.
             (NO_CALL, &[0x1010, 0x1160, 0x1110, 0x1210], (SwapIn, WaitReason::Storage)),
             (NO_CALL, &[0x1010, 0x1160, 0x1210], (PageFault, WaitReason::Storage)),
+            // Waiting for a page that the kernel moves in memory.
+            (NO_CALL, &[0x1010, 0x1190, 0x1110, 0x1210], (PageFault, WaitReason::Lock)),
             (NO_CALL, &[], (PageFault, WaitReason::Unknown)),
             // A worker of io_uring has the call in which the program submitted the request.
             (io_uring_enter, &[0x2010, 0x2110], (Fsync, WaitReason::Storage)),

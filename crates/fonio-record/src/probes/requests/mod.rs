@@ -163,7 +163,8 @@ fn given(raw: &Completed) -> GivenRequest {
             comm: cause.comm,
         }),
         by_kernel: note.flags & BY_KERNEL != 0,
-        file: (note.inode != 0).then_some(SeenFile {
+        // The metadata of some file systems is in files that nobody else can see.
+        file: (note.inode != 0 && note.flags & OF_METADATA == 0).then_some(SeenFile {
             inode: Inode { fs: device(note.fs), number: note.inode },
             generation: Generation::new(note.generation),
         }),
@@ -238,5 +239,8 @@ mod tests {
         );
         raw.note.flags = OF_JOURNAL | OF_METADATA;
         assert_eq!(given(&raw).row.content, Content::FsJournal);
+        (raw.note.flags, raw.note.inode) = (OF_METADATA, 1);
+        let nodes = given(&raw);
+        assert_eq!((nodes.row.content, nodes.file), (Content::FsMetadata, None));
     }
 }

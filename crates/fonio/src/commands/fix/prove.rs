@@ -4,11 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use fonio_core::ByteCount;
 use fonio_experiment::{
     Candidate, ExperimentError, PILOT_ROUNDS, ProofOptions, ProofPlan, Work, changes_databases,
 };
-use fonio_host::Limits;
 use fonio_system::say;
 use fonio_workload::definition::Workload;
 
@@ -21,7 +19,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::rounded;
 use crate::roles::roles;
-use crate::setups::setups;
+use crate::setups::{limits, setups};
 use crate::signals::begin;
 
 pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
@@ -38,7 +36,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
             // Before a guest starts.
             let workload = Workload::load(name)?;
             match arguments.setup.guest()? {
-                Some(kernel) => lab::run_setup(kernel, &arguments.setup),
+                Some(kernel) => lab::run_setup(kernel, &arguments.setup, None),
                 None => measure(Work::Workload(&workload), &arguments.setup, &arguments.work, &tried, colour),
             }
         }
@@ -59,7 +57,15 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
     // The time of a command, and its variation, are unknown before it has run.
     let runs = at.runs.unwrap_or(Runs::AUTO);
     let stop = begin()?;
-    let setups = if at.on.is_empty() { Vec::new() } else { setups(at)? };
+    let (setups, limits, processor) = if at.on.is_empty() {
+        let (limits, processor) = limits(at)?;
+        (Vec::new(), limits, processor)
+    } else {
+        let setups = setups(at)?;
+        let first = &setups[0].1;
+        let (limits, processor) = (first.limits, first.processor.clone());
+        (setups, limits, processor)
+    };
     let roles = roles()?;
     let library = fonio_host::sync_library();
     let against = arguments.versus.as_ref().map(|line| ["sh", "-c", line].map(OsString::from));
@@ -68,7 +74,8 @@ fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result
         against: against.as_ref().map(|words| &words[..]),
         candidates: tried.candidates,
         setups: &setups,
-        limits: Limits { cpu: at.cpu, memory: at.memory.map(ByteCount) },
+        limits,
+        processor: processor.as_ref(),
         databases: &arguments.database,
         library: library.as_deref(),
         before_each: arguments.prepare.as_deref(),

@@ -1,0 +1,2 @@
+# Pulls the image, and names it.
+podman tag "$(podman pull -q oci:/tmp/image)" image

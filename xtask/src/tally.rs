@@ -22,6 +22,10 @@ use xtask::process;
 /// alone leaves the processors idle.
 const WORKERS: usize = 2;
 
+/// At most so many failed tests are run a second time, alone. If more fail, the change is wrong, and not the load of the
+/// machine.
+const TRIED_AGAIN: usize = 4;
+
 /// A test program.
 #[derive(Debug)]
 pub struct Program {
@@ -78,21 +82,24 @@ pub fn build(scope: &[&str]) -> Result<Vec<Program>> {
 /// Runs the programs, shows the output of each program when it ends, and returns the tally. With
 /// `with_documentation`, also runs the examples in the documentation. Fails if a test failed, or a test
 /// program ended without a result.
+///
+/// The tests of real devices and guests share the machine with each other. So a failed test runs once more after all
+/// others have ended, with the machine to itself. If it passes then, it counts as passed, and the tally names it.
 pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
-    let mut runs: VecDeque<(String, Command)> = programs.iter().map(Program::run).collect();
+    let mut runs: VecDeque<Run> = programs.iter().map(Program::run).collect();
     if with_documentation {
         let mut examples = process::cargo();
         examples.args(["test", "--doc", "--no-fail-fast"]).args(process::WHOLE_WORKSPACE);
-        runs.push_back((String::new(), examples));
+        runs.push_back(Run { program: None, head: String::new(), command: examples });
     }
-    for (_, command) in &mut runs {
-        command.env(fonio_testing::SKIPS, &skips);
+    for run in &mut runs {
+        run.command.env(fonio_testing::SKIPS, &skips);
     }
     let runs = Mutex::new(runs);
     let mut tally = Tally::default();
-    let mut failed = None;
+    let (mut again, mut unexplained) = (Vec::new(), None);
     thread::scope(|scope| -> Result<()> {
         let (sender, ended) = mpsc::channel();
         for _ in 0..WORKERS {
@@ -100,8 +107,8 @@ pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
             scope.spawn(move || {
                 let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 // If the receiver is gone, an error ended the tests.
-                while let Some((head, command)) = next() {
-                    if sender.send(output(head, command)).is_err() {
+                while let Some(Run { program, head, command }) = next() {
+                    if sender.send((program, output(head, command))).is_err() {
                         break;
                     }
                 }
@@ -109,24 +116,42 @@ pub fn run(programs: &[Program], with_documentation: bool) -> Result<String> {
         }
         drop(sender);
         let mut stdout = std::io::stdout();
-        for ended in ended {
+        for (program, ended) in ended {
             let (output, status) = ended?;
             stdout.write_all(&output)?;
+            let failed_before = tally.failures.len();
             output.lines().try_for_each(|line| line.map(|line| tally.line(&line)))?;
             tally.end_program();
-            if !status.success() {
-                failed = Some(status);
+            let failed_here = failed_before..tally.failures.len();
+            if !status.success() && (failed_here.is_empty() || program.is_none()) {
+                unexplained = Some(status);
             }
+            again.extend(
+                program.into_iter().flat_map(|program| failed_here.clone().map(move |at| (program, at))),
+            );
         }
         Ok(())
     })?;
+    if again.len() <= TRIED_AGAIN {
+        for (program, at) in again {
+            let test = tally.failures[at].test.clone();
+            println!("\n{test} failed. It runs again, alone:");
+            let mut command = program.run().command;
+            command.args(["--exact", &test]).env(fonio_testing::SKIPS, &skips);
+            let (output, status) = output(String::new(), command)?;
+            std::io::stdout().write_all(&output)?;
+            let has_run = String::from_utf8_lossy(&output).contains("test result: ok. 1 passed;");
+            tally.failures[at].passed_alone = status.success() && has_run;
+        }
+    }
     let text = fs::read_to_string(&skips)?;
     for line in text.lines() {
         tally.skips.insert(Skip::from_line(line).with_context(|| format!("not a skip: {line}"))?);
     }
-    if let Some(status) = failed {
+    if let Some(status) = unexplained {
         bail!("{status}\n\n{tally}");
     }
+    ensure!(tally.failed() == 0 && tally.crashed.is_empty(), "some tests failed\n\n{tally}");
     Ok(tally.to_string())
 }
 
@@ -146,17 +171,37 @@ fn output(head: String, mut command: Command) -> Result<(Vec<u8>, ExitStatus)> {
     Ok((String::from_utf8_lossy(&output).into_owned().into_bytes(), child.wait()?))
 }
 
+/// A run of test programs.
+struct Run<'a> {
+    /// The program, or `None` for the examples in the documentation, whose programs cargo runs.
+    program: Option<&'a Program>,
+    /// The line that precedes the output.
+    head: String,
+    command: Command,
+}
+
 impl Program {
     /// Returns a line about the program, as cargo prints it, and the command that runs the program as cargo
     /// does.
-    fn run(&self) -> (String, Command) {
+    fn run(&self) -> Run<'_> {
         let path = self.executable.strip_prefix(process::root()).unwrap_or(&self.executable);
         let unit = if self.source.starts_with("src") { "unittests " } else { "" };
         let head = format!("     Running {unit}{} ({})\n", self.source.display(), path.display());
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        (head, command)
+        Run { program: Some(self), head, command }
     }
+}
+
+/// A failed test.
+#[derive(Debug)]
+struct Failure {
+    /// The name that libtest takes.
+    test: String,
+    /// The program, as its line says.
+    program: String,
+    /// Whether the test passed when it ran again, alone.
+    passed_alone: bool,
 }
 
 /// The results of the test programs so far.
@@ -166,8 +211,9 @@ struct Tally {
     /// Number of passed tests reported by libtest, including skipped tests.
     passed: u64,
     ignored: u64,
+    /// Number of failed tests reported by libtest, including those that passed when they ran again.
     failed: u64,
-    failed_names: Vec<String>,
+    failures: Vec<Failure>,
     /// The current program, and whether it has printed its result.
     current: Option<(String, bool)>,
     /// The programs that crashed: they ended without printing a result.
@@ -198,8 +244,20 @@ impl Tally {
             line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
         {
             let program = self.current.as_ref().map_or("?", |(program, _)| program.as_str());
-            self.failed_names.push(format!("{test} in {program}"));
+            let test = test.strip_suffix(" - should panic").unwrap_or(test);
+            let failure = Failure { test: test.to_owned(), program: program.to_owned(), passed_alone: false };
+            self.failures.push(failure);
         }
+    }
+
+    /// Returns the number of tests that passed only when they ran again, alone.
+    fn passed_alone(&self) -> u64 {
+        self.failures.iter().filter(|failure| failure.passed_alone).count() as u64
+    }
+
+    /// Returns the number of tests that failed for good.
+    fn failed(&self) -> u64 {
+        self.failed.saturating_sub(self.passed_alone())
     }
 
     fn end_program(&mut self) {
@@ -222,8 +280,9 @@ impl fmt::Display for Tally {
                 writeln!(f, "    {}: {}{part}", skip.file, skip.test)?;
             }
         }
-        for name in &self.failed_names {
-            writeln!(f, "Failed: {name}")?;
+        for Failure { test, program, passed_alone } in &self.failures {
+            let what = if *passed_alone { "Failed beside others, passed alone" } else { "Failed" };
+            writeln!(f, "{what}: {test} in {program}")?;
         }
         for program in &self.crashed {
             writeln!(f, "Ended without a result: {program}")?;
@@ -235,8 +294,8 @@ impl fmt::Display for Tally {
             f,
             "All {} test programs: {} passed, {} failed, {} skipped",
             self.programs,
-            self.passed.saturating_sub(skipped),
-            self.failed,
+            (self.passed + self.passed_alone()).saturating_sub(skipped),
+            self.failed(),
             skipped + self.ignored
         )
     }
@@ -288,5 +347,11 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             Ended without a result: tests/live.rs (target/debug/deps/live-1)
             All 4 test programs: 14 passed, 1 failed, 3 skipped"#]]
         .assert_eq(&tally.to_string());
+
+        tally.failures[0].passed_alone = true;
+        assert_eq!(tally.failed(), 0);
+        let told = tally.to_string();
+        let alone = "\nFailed beside others, passed alone: rows::b in unittests src/lib.rs";
+        assert!(told.contains(alone) && told.ends_with("15 passed, 0 failed, 3 skipped"), "{told}");
     }
 }

@@ -14,6 +14,7 @@ use crate::capture::{Capture, Feed, Probes};
 use crate::error::RecordError;
 use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary};
 use crate::probes::bios::BiosProbe;
+use crate::probes::bpf::Unavailable;
 use crate::probes::blocked::Probe;
 use crate::probes::calls::CallsProbe;
 use crate::tracefs::disks::{self, Watched};
@@ -145,6 +146,19 @@ impl<'a> Prepared<'a> {
         if options.calls_of_all {
             processes.extend(running_programs(&machine));
         }
+        let bios = match &files {
+            Some((scope, _)) if !scope.without_events.is_empty() => {
+                match BiosProbe::begin(&scope.without_events) {
+                    Ok(probe) => Some(probe),
+                    Err(why) => {
+                        notes.push(without_files(&machine, &scope.without_events, &why));
+                        notes.last().into_iter().for_each(|note| progress(Progress::Note(note)));
+                        None
+                    }
+                }
+            }
+            _ => None,
+        };
         let probes = Probes {
             blocked: match waits {
                 Some(_) => None,
@@ -152,10 +166,7 @@ impl<'a> Prepared<'a> {
             },
             calls: has_calls.then(|| CallsProbe::load(options.statements)),
             processes,
-            bios: files.as_ref().and_then(|(scope, _)| match &scope.without_events[..] {
-                [] => None,
-                followed => BiosProbe::begin(followed).ok(),
-            }),
+            bios,
         };
         let capture = Capture { options, machine, notes, signals, layout, decoder, files, sched };
         Ok(Prepared { capture, watched, block, waits, probes, room, tracefs })
@@ -209,6 +220,15 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
         if names.len() == 1 { "is a file" } else { "are files" },
         names.first().map_or("loop0", String::as_str)
     )
+}
+
+/// Returns a note on file systems whose files only BPF can show.
+fn without_files(machine: &Machine, filesystems: &[DeviceId], why: &Unavailable) -> String {
+    let mounts = machine.mounts();
+    let mounts = mounts.iter().filter(|mount| filesystems.contains(&mount.device));
+    let names: Vec<String> =
+        mounts.map(|mount| format!("{} ({})", mount.dir.display(), mount.filesystem)).collect();
+    format!("the files of writes to {} stay unknown, because only BPF shows them: {why}", names.join(", "))
 }
 
 fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {

@@ -54,6 +54,14 @@ impl Subject {
             if path != Path::new("-") && is_kept(path) {
                 return Ok(Subject::Kept(Box::new(Kept::read(path)?), path.clone()));
             }
+            if let Some(set) = whole_set(path)? {
+                say!(
+                    "{} is one of {} files, one for each processor; fonio reads all of them.",
+                    path.display(),
+                    set.len()
+                );
+                return Ok(Subject::Trace(Trace { paths: set }));
+            }
             return Ok(Subject::Trace(Trace { paths: vec![path.clone()] }));
         }
         for path in paths {
@@ -286,6 +294,13 @@ fn per_cpu_prefix(path: &Path) -> Option<PathBuf> {
     (!cpu.is_empty() && cpu.bytes().all(|letter| letter.is_ascii_digit())).then(|| prefix.into())
 }
 
+/// Returns all files of the trace of which `path` is a per-CPU file; `None` if it is the only one.
+fn whole_set(path: &Path) -> Result<Option<Vec<PathBuf>>> {
+    let Some(prefix) = per_cpu_prefix(path) else { return Ok(None) };
+    let set = per_cpu_files(&prefix)?;
+    Ok(Some(set).filter(|set| set.len() > 1))
+}
+
 /// Returns the per-CPU trace files `X.blktrace.0`, `X.blktrace.1`, … for the prefix `X`, ordered by number.
 fn per_cpu_files(prefix: &Path) -> Result<Vec<PathBuf>> {
     let dir = match prefix.parent() {
@@ -358,5 +373,10 @@ mod tests {
             .map(|path| path.file_name().expect("a name").to_string_lossy().into_owned())
             .collect();
         assert_eq!(names, ["x.blktrace.0", "x.blktrace.2", "x.blktrace.10"]);
+
+        let whole = |name: &str| whole_set(&dir.path().join(name)).expect("a list").map(|set| set.len());
+        assert_eq!(whole("x.blktrace.2"), Some(3));
+        assert_eq!(whole("xy.blktrace.1"), None);
+        assert_eq!(whole("x.blktrace.zip"), None);
     }
 }

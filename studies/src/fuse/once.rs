@@ -72,16 +72,17 @@ static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
     /// Runs the plan on this machine, or in a guest with the kernel `guest`. Also returns fonio's command
-    /// line if the plan is run by fonio. Returns the error of the first failed measurement.
-    pub fn run(&self, guest: Option<&str>) -> Result<(Found, Option<String>)> {
+    /// line if the plan is run by fonio. `program` is fonio; by default, it is built. Returns the error of the first failed measurement.
+    pub fn run(&self, guest: Option<&str>, program: Option<&Path>) -> Result<(Found, Option<String>)> {
         let folder = process::scratch("paper-bfuse")?;
         process::outlive_signals()?;
         let Some(kernel) = guest else {
             Ledger::recover(&Ledger::default_dir())?;
-            return Ok((Experiment::new(folder, crate::emulated::fonio()?).run(self)?, None));
+            let fonio = program.map_or_else(crate::emulated::fonio, |program| Ok(program.to_owned()))?;
+            return Ok((Experiment::new(folder, fonio).run(self)?, None));
         };
         tools::ensure(&[tools::BUILD, tools::GUEST])?;
-        let fonio = process::build_fonio()?;
+        let fonio = program.map_or_else(process::build_fonio, |program| Ok(program.to_owned()))?;
         let number = PLANS.fetch_add(1, Ordering::Relaxed);
         let of = |name: &str| folder.join(format!("{name}-{number}.json"));
         let (plan, found) = (of("plan"), of("found"));

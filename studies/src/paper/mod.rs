@@ -273,8 +273,7 @@ pub struct Arguments {
     #[arg(long = "in", value_name = "lab:KERNEL", value_parser = kernel)]
     guest: Option<String>,
     /// Give the workloads this share of a processor, or the processor of another machine, as `fonio run --cpu`
-    /// does; `full` for all of this machine's. Default: the processor of the study's phone if fonio knows it,
-    /// and `full` in a guest.
+    /// does; `full` for all of this machine's. Default: the processor of the study's phone if fonio knows it.
     #[arg(long, value_name = "SHARE")]
     cpu: Option<String>,
     /// Use this build of fonio instead of building it.

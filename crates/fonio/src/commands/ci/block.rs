@@ -24,10 +24,10 @@ pub struct OnDisk {
 
 /// File systems on which fonio finds the files and causes of requests (docs/recording-reference.md, "Whose data"), and
 /// the file system of containers above them.
-const ATTRIBUTED: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "overlay"];
+const ATTRIBUTED: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay"];
 
 /// File systems that write their metadata only once.
-const WITHOUT_JOURNAL: [&str; 2] = ["btrfs", "ext2"];
+const WITHOUT_JOURNAL: [&str; 3] = ["btrfs", "ext2", "f2fs"];
 
 /// File systems in memory, whose files cause no requests.
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];

@@ -532,16 +532,54 @@ fn make_tree(ledger: &mut Ledger, path: &Path) -> Result<(), ExperimentError> {
     std::fs::create_dir(path).map_err(ExperimentError::system("make", path))
 }
 
+/// Drops the cached pages of all files in a folder. Files that a program removes meanwhile are left out.
 fn forget(dir: &Path) -> Result<(), ExperimentError> {
     let listing = std::fs::read_dir(dir).map_err(ExperimentError::system("list", dir))?;
     for entry in listing {
-        let entry = entry.map_err(ExperimentError::system("list", dir))?;
-        let kind = entry.file_type().map_err(ExperimentError::system("look at", entry.path()))?;
-        if kind.is_dir() {
-            forget(&entry.path())?;
-        } else if kind.is_file() {
-            fonio_host::drop_file_cache(&entry.path())?;
-        }
+        let path = entry.map_err(ExperimentError::system("list", dir))?.path();
+        forget_entry(&path).or_else(|error| if is_of_missing_file(&error) { Ok(()) } else { Err(error) })?;
     }
     Ok(())
+}
+
+fn forget_entry(path: &Path) -> Result<(), ExperimentError> {
+    let metadata = path.symlink_metadata().map_err(ExperimentError::system("look at", path))?;
+    if metadata.is_dir() {
+        forget(path)?;
+    } else if metadata.is_file() {
+        fonio_host::drop_file_cache(path)?;
+    }
+    Ok(())
+}
+
+fn is_of_missing_file(error: &ExperimentError) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let mut system = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    system.any(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn the_cache_of_a_folder_in_use_is_dropped() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let path = dir.path().join("short-lived");
+                    std::fs::write(&path, b"x").and_then(|()| std::fs::remove_file(&path)).expect("a file");
+                }
+            });
+            let forgotten = (0..200).try_for_each(|_| forget(dir.path()));
+            is_done.store(true, Ordering::Relaxed);
+            forgotten.expect("a file that is gone is no error");
+        });
+        let error = forget(&dir.path().join("missing")).expect_err("there is no such folder").to_string();
+        assert!(error.contains("cannot list "), "{error}");
+    }
 }

@@ -15,8 +15,10 @@ mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
 mount -t tracefs trace /sys/kernel/tracing
 mount -t cgroup2 cgroup /sys/fs/cgroup
-# For commands that get a share of the processor.
-echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+# For commands that get a share of the processor or of the memory. A kernel may lack a controller.
+for controller in cpu cpuset memory; do
+    echo +$controller >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null
+done
 hostname lab
 # A guest has little memory, and ends with its command.
 export FONIO_SPARSE_MEMORY=1

@@ -1,14 +1,16 @@
 //! Measures one write of a file through one stack, and the work of the daemon and the device for it.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use fonio_core::{Op, Request, RowSink, SECTOR_BYTES, Sector, Timestamp, ignore_rows};
 use fonio_host::Ledger;
+use fonio_recording::{Recording, Table, Tables};
 use serde::{Deserialize, Serialize};
 
 use super::on_device::{MIB, as_slow_as_the_studys};
@@ -16,7 +18,7 @@ use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
 use crate::{process, tools};
 
 /// The measurements of writing a file once.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Once {
     /// Write rate in 10^6 bytes per second, including fsync.
     pub mb_s: f64,
@@ -32,7 +34,21 @@ pub struct Once {
     /// Number of write requests for the journal and metadata; `None` if the kind of data is unknown for some
     /// requests.
     pub own_writes: Option<f64>,
+    /// The device's write requests in the order in which they were issued; at most [`PATTERN_MAX`], evenly chosen.
+    pub pattern: Vec<Written>,
 }
+
+/// A write request to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Written {
+    /// The time since the first write request, in seconds.
+    pub s: f64,
+    /// The address on the device, in bytes.
+    pub at: u64,
+}
+
+/// The largest number of requests in [`Once::pattern`].
+const PATTERN_MAX: usize = 800;
 
 /// A file system with a scheduler, and the options of a mount on top of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -215,6 +231,7 @@ impl Experiment {
                 .zip(figure("files.metadata_writes"))
                 .map(|(journal, metadata)| journal + metadata)
                 .filter(|_| figure("files.unknown_writes") == Some(0.0)),
+            pattern: Pattern::of(&recording)?,
         })
     }
 
@@ -225,6 +242,43 @@ impl Experiment {
             .iter()
             .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));
         Ok(pairs.collect())
+    }
+}
+
+/// Collects the write requests of a recording.
+#[derive(Default)]
+struct Pattern(Vec<(Timestamp, Sector)>);
+
+impl Pattern {
+    fn of(recording: &Path) -> Result<Vec<Written>> {
+        let mut pattern = Pattern::default();
+        Recording::open(recording)?.replay(&mut pattern, Tables::NONE.with(Table::Requests))?;
+        Ok(pattern.chosen())
+    }
+
+    /// Returns the requests in the order of issue, or an even choice of them.
+    fn chosen(self) -> Vec<Written> {
+        let Pattern(mut all) = self;
+        all.sort_unstable();
+        let Some(&(first, _)) = all.first() else { return Vec::new() };
+        let every = all.len().div_ceil(PATTERN_MAX);
+        let written = |&(issued, sector): &(Timestamp, Sector)| Written {
+            s: (issued - first).as_secs_f64(),
+            at: sector.0 * SECTOR_BYTES,
+        };
+        all.iter().step_by(every).map(written).collect()
+    }
+}
+
+impl RowSink for Pattern {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let written = row.issued.zip(row.sector).filter(|_| row.op == Op::Write);
+        self.0.extend(written);
+        Ok(())
+    }
+
+    ignore_rows! {
+        began, bio, link, thread, call, statement, wait, blocked_count, file, mark, sample, diagnostic, settled
     }
 }
 
@@ -257,6 +311,18 @@ pub const BYTES: u64 = 128 * MIB;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_has_the_writes_in_order_of_issue() {
+        let at = |issued: u64, sector| (Timestamp(issued), Sector(sector));
+        let pattern = Pattern(vec![at(3_000_000_000, 16), at(1_000_000_000, 8)]);
+        let written = |s, at| Written { s, at };
+        assert_eq!(pattern.chosen(), [written(0.0, 4096), written(2.0, 8192)]);
+
+        let many = Pattern((0..2000).map(|at| (Timestamp(at), Sector(8))).collect());
+        assert_eq!(many.chosen().len(), 667);
+        assert_eq!(Pattern::default().chosen(), []);
+    }
 
     #[test]
     fn the_writer_is_understood() {

@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use fonio_core::Unit;
 use fonio_experiment::Layers as Measurements;
 use fonio_host::Filesystem;
+use fonio_report::document::{Axis, Chart, Plot, Role, Series};
 use serde::Deserialize;
 
 use super::measured::{Kind, Measured};
@@ -378,6 +380,9 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     }
     let sizes = SIZES_MB.map(|mb| buffered(mb, "10ms"));
     let found = on_ext4(runs, [NO_BUFFER.to_owned()].into_iter().chain(sizes))?.writes;
+    for (at, what) in [(0, "without a buffer"), (1 + STUDYS_SIZE, "with the study's buffer of 8 MB")] {
+        runs.picture(pattern(at, what, found.get(at).and_then(|once| once.first())));
+    }
     let random = |once: &[Once]| each(once, |once| once.random_share);
     let shares: Vec<Measured> = found.iter().map(|once| random(once)).collect();
     let at = 1 + STUDYS_SIZE;
@@ -403,6 +408,31 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         row(fewer, &shares[at].over(&shares[0]), 0.0..=1.0, "those without"),
         row(bursts, &burst(&found[at]).over(&burst(&found[0])), 1.0..=f64::INFINITY, "those without"),
     ])
+}
+
+/// Draws where the requests of the first round were written.
+fn pattern(at: usize, what: &str, once: Option<&Once>) -> Chart {
+    let written = once.map(|once| &once.pattern[..]).unwrap_or_default();
+    let length_s = written.iter().map(|request| request.s).fold(0.0, f64::max);
+    Chart {
+        id: format!("bfuse-pattern-{at}"),
+        title: format!("Written addresses {what}"),
+        caption:
+            "Each dot is the address of a write request to the device, over the time since the first one."
+                .into(),
+        plot: Plot::Scatter,
+        x: Axis::time(length_s),
+        y: Axis::linear("Address", Unit::Bytes),
+        z: None,
+        series: vec![Series {
+            name: "write requests".into(),
+            role: Role::Write,
+            x: written.iter().map(|request| request.s).collect(),
+            y: written.iter().map(|request| request.at as f64).collect(),
+            ..Series::default()
+        }],
+        marks: Vec::new(),
+    }
 }
 
 /// The file system that the sdcard partition of phones had before FUSE. The study's table does not contain

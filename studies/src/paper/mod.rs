@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use fonio_report::document::Chart;
 use serde::Serialize;
 use xtask::results::StudyResult;
 
@@ -255,6 +256,9 @@ struct Outcome {
     /// The command lines that gave the results in the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
+    /// Charts for the page.
+    #[serde(skip)]
+    pictures: Vec<Chart>,
 }
 
 #[derive(Args)]
@@ -327,8 +331,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let comma = if place.is_empty() { "" } else { ", " };
         let title = format!("{title} ({study}{comma}{place})");
         let counts = Counts::of(&found);
+        let (commands, pictures) = (runs.commands(), runs.pictures());
         let outcome =
-            Outcome { id, title, published: numbers.of(id), counts, commands: runs.commands(), rows: found };
+            Outcome { id, title, published: numbers.of(id), counts, commands, rows: found, pictures };
         if !*as_json {
             show(&outcome);
             let is_listed = matches!(rows, MeasuredWithFull(_)) && !*full;

@@ -12,6 +12,7 @@ use fonio_analysis::requests::sizes::SizeRow;
 use fonio_analysis::{Analysis, Distribution, Group};
 use fonio_experiment::{RunFigures, Series, VariationResult};
 use fonio_host::Filesystem;
+use fonio_report::document::Chart;
 use fonio_report::json::Report;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -42,6 +43,8 @@ pub(super) struct Runs {
     benchmarks: BTreeMap<String, Value>,
     /// The commands that ran since the last call of [`Runs::commands`].
     commands: Vec<String>,
+    /// The charts of the current paper, beside the chart of its rows.
+    pictures: Vec<Chart>,
 }
 
 /// The guest for workloads that need a feature missing from this kernel.
@@ -267,6 +270,17 @@ impl Runs {
         self.full
     }
 
+    /// Adds a chart to the page of the current paper.
+    pub(super) fn picture(&mut self, chart: Chart) {
+        self.pictures.push(chart);
+    }
+
+    /// Returns the charts that were added since the last call.
+    pub(super) fn pictures(&mut self) -> Vec<Chart> {
+        std::mem::take(&mut self.pictures)
+    }
+
+    /// Returns the commands that ran since the last call.
     pub(super) fn commands(&mut self) -> Vec<String> {
         std::mem::take(&mut self.commands)
     }

@@ -41,7 +41,7 @@ fn section(paper: &Outcome) -> Section {
         id: paper.id.to_owned(),
         question: format!("{}: {}", paper.id, paper.title),
         answer: paper.headline(),
-        figures: figure(paper).into_iter().collect(),
+        figures: figure(paper).into_iter().chain(paper.pictures.iter().cloned()).collect(),
         tables: vec![table(&paper.rows)],
         notes: paper.commands.iter().map(|command| format!("Measured by `{command}`.")).collect(),
         hints: Vec::new(),

@@ -26,6 +26,7 @@ fn papers() -> [Outcome; 1] {
         commands: vec!["fonio run a".to_owned()],
         counts,
         rows,
+        pictures: Vec::new(),
     }]
 }
 

@@ -198,9 +198,12 @@ pub fn processor_limit(calibration: &Calibration) -> Result<CpuLimit, Experiment
     limit(calibration.share, calibration.cores)
 }
 
+/// A share from which there is no quota, because its period would be shorter than the kernel's timer ticks.
+const COMPLETE_FROM: f64 = 0.99;
+
 fn limit(share: f64, cores: u32) -> Result<CpuLimit, ExperimentError> {
-    const MOST: f64 = 0.99;
-    Ok(CpuLimit { share: CpuShare::new(share.min(MOST))?, cores: NonZeroU32::new(cores) })
+    let share = if share < COMPLETE_FROM { Some(CpuShare::new(share)?) } else { None };
+    Ok(CpuLimit { share, cores: NonZeroU32::new(cores) })
 }
 
 fn is_within(achieved: f64, wanted: f64, deviation: f64) -> bool {

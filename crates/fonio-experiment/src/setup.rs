@@ -195,7 +195,7 @@ impl Conditions {
     /// Returns the conditions under which a setup is measured.
     pub fn of(setup: &Setup) -> Conditions {
         Conditions {
-            cpu_share: setup.limits.cpu.map(|limit: CpuLimit| limit.share),
+            cpu_share: setup.limits.cpu.and_then(|limit: CpuLimit| limit.share),
             processor: setup.processor.clone(),
             memory_bytes: setup.limits.memory.map(|bytes| bytes.0),
             dilate: setup.dilate,

@@ -26,8 +26,8 @@ const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 /// A limit of processor time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuLimit {
-    /// The maximum share of each core, on average over all cores.
-    pub share: CpuShare,
+    /// The maximum share of each core, on average over all cores; `None` for complete cores.
+    pub share: Option<CpuShare>,
     /// The number of processors that the processes may use, before all other programs; `None` for all processors,
     /// with the share of one.
     pub cores: Option<NonZeroU32>,
@@ -35,24 +35,25 @@ pub struct CpuLimit {
 
 impl From<CpuShare> for CpuLimit {
     fn from(share: CpuShare) -> CpuLimit {
-        CpuLimit { share, cores: None }
+        CpuLimit { share: Some(share), cores: None }
     }
 }
 
 impl CpuLimit {
-    /// Returns the quota and the period of the bandwidth limit, in microseconds.
-    fn quota_period_us(self) -> (u64, u64) {
-        let (quota, period) = self.share.quota_period_us();
-        (quota * u64::from(self.cores.map_or(1, NonZeroU32::get)), period)
+    /// Returns the quota and the period of the bandwidth limit, in microseconds; `None` for no such limit.
+    fn quota_period_us(self) -> Option<(u64, u64)> {
+        let (quota, period) = self.share?.quota_period_us();
+        Some((quota * u64::from(self.cores.map_or(1, NonZeroU32::get)), period))
     }
 
     fn settings(self, is_unified: bool) -> Vec<(&'static str, String)> {
-        let (quota, period) = self.quota_period_us();
-        let mut settings = match is_unified {
-            true => vec![("cpu.max", format!("{quota} {period}"))],
-            false => {
+        let mut settings = match (is_unified, self.quota_period_us()) {
+            (true, Some((quota, period))) => vec![("cpu.max", format!("{quota} {period}"))],
+            (true, None) => vec![("cpu.max", "max".to_owned())],
+            (false, Some((quota, period))) => {
                 vec![("cpu.cfs_period_us", period.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
             }
+            (false, None) => vec![("cpu.cfs_quota_us", "-1".to_owned())],
         };
         if self.cores.is_some() {
             // With the greatest weight, other programs do not take the share away.
@@ -364,8 +365,15 @@ mod tests {
     #[test]
     fn a_limit_of_several_cores_has_the_quota_of_all() {
         let share: CpuShare = "0.25".parse().expect("a share");
-        assert_eq!(CpuLimit::from(share).quota_period_us(), (1_000, 4_000));
-        assert_eq!(CpuLimit { share, cores: NonZeroU32::new(3) }.quota_period_us(), (3_000, 4_000));
+        assert_eq!(CpuLimit::from(share).quota_period_us(), Some((1_000, 4_000)));
+        let cores = NonZeroU32::new(3);
+        assert_eq!(CpuLimit { share: Some(share), cores }.quota_period_us(), Some((3_000, 4_000)));
+        let complete = CpuLimit { share: None, cores };
+        assert_eq!(
+            complete.settings(true),
+            [("cpu.max", "max".to_owned()), ("cpu.weight", "10000".to_owned())]
+        );
+        assert_eq!(complete.settings(false)[0], ("cpu.cfs_quota_us", "-1".to_owned()));
     }
 
     #[test]

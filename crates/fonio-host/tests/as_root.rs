@@ -485,7 +485,7 @@ fn a_confined_process_sees_its_cores_and_its_share_can_change() {
     let state = tempfile::tempdir().expect("dir");
     let mut ledger = Ledger::open(&state.path().join("state")).expect("ledger");
     let limit = |share: &str, cores| CpuLimit {
-        share: share.parse().expect("a share"),
+        share: Some(share.parse().expect("a share")),
         cores: NonZeroU32::new(cores),
     };
     let limits = |limit| Limits { cpu: Some(limit), memory: None };

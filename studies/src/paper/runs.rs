@@ -248,7 +248,7 @@ impl Runs {
 
     /// Returns whether the workloads run on a share of this machine's processor.
     pub(super) fn slowed(&self) -> bool {
-        self.processor().is_some()
+        self.processor(false).is_some()
     }
 
     /// Sets the phone whose processor the workloads get.
@@ -256,12 +256,12 @@ impl Runs {
         self.phone = PHONES.iter().find(|(of, _)| *of == study).map(|(_, processor)| *processor);
     }
 
-    /// Returns the value of `--cpu` for a run.
-    fn processor(&self) -> Option<&str> {
+    /// Returns the value of `--cpu` for a run. A guest's processor is as fast as that of a study's phone.
+    fn processor(&self, in_guest: bool) -> Option<&str> {
         match self.cpu.as_deref() {
             Some(FULL) => None,
             Some(share) => Some(share),
-            None => self.phone,
+            None => self.phone.filter(|_| !in_guest),
         }
     }
 
@@ -342,7 +342,7 @@ impl Runs {
 
     pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        if let Some(share) = self.processor() {
+        if let Some(share) = self.processor(at.guest.is_some()) {
             arguments.extend(["--cpu".to_owned(), share.to_owned()]);
         }
         if let Some(guest) = &at.guest {
@@ -401,15 +401,16 @@ mod tests {
 
     #[test]
     fn the_workloads_of_a_study_get_its_phone_unless_the_user_says_otherwise() {
-        let of = |study: &str, cpu: Option<&str>| {
+        let of = |study: &str, cpu: Option<&str>, in_guest| {
             let mut runs = Runs { cpu: cpu.map(str::to_owned), ..Runs::default() };
             runs.on_the_phone_of(study);
-            runs.processor().map(str::to_owned)
+            runs.processor(in_guest).map(str::to_owned)
         };
         let kim = "Kim et al. 2012";
-        assert_eq!(of(kim, None).as_deref(), Some("nexus-one"));
-        assert_eq!(of(kim, Some("full")), None);
-        assert_eq!(of(kim, Some("0.1")).as_deref(), Some("0.1"));
-        assert_eq!(of("Courville, Chen", None), None);
+        assert_eq!(of(kim, None, false).as_deref(), Some("nexus-one"));
+        assert_eq!(of(kim, None, true), None);
+        assert_eq!(of(kim, Some("full"), false), None);
+        assert_eq!(of(kim, Some("0.1"), true).as_deref(), Some("0.1"));
+        assert_eq!(of("Courville, Chen", None, false), None);
     }
 }

@@ -118,6 +118,8 @@ pub enum Medium {
     Memory,
     /// Another device, which is emulated with this profile.
     Profile(String),
+    /// A partition of the device under test, a quarter of its size, with this file system.
+    Partition(Filesystem),
 }
 
 /// Everything between a workload and the flash that an experiment can vary.
@@ -261,6 +263,15 @@ impl Setup {
         self.settings.iter().filter(|setting| setting.scope() == Scope::Folder)
     }
 
+    /// Returns the file system of the device's second partition, to which directories are moved; `None` for a device
+    /// without partitions.
+    pub(crate) fn partition(&self) -> Option<Filesystem> {
+        self.moved.values().find_map(|medium| match medium {
+            Medium::Partition(filesystem) => Some(*filesystem),
+            Medium::Memory | Medium::Profile(_) => None,
+        })
+    }
+
     /// Checks that the running kernel has the setup's file system and scheduler. For a directory, also checks
     /// that the setup's settings can be changed. Fails with [`ExperimentError::Host`] with
     /// [`HostError::NotInKernel`](fonio_host::HostError::NotInKernel) or
@@ -268,6 +279,9 @@ impl Setup {
     pub fn check_kernel(&self) -> Result<(), ExperimentError> {
         if self.owns_filesystem() {
             self.filesystem.check_kernel()?;
+        }
+        if let Some(filesystem) = self.partition() {
+            filesystem.check_kernel()?;
         }
         if matches!(self.storage, Storage::MdRaid0(_)) {
             fonio_host::check_md_raid0()?;

@@ -26,6 +26,9 @@ use crate::work::Work;
 /// Maximum size of a folder in memory. No workload writes this much, and only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
+/// Partitions begin and end at multiples of this, as those of fdisk do.
+const PARTITION_ALIGNMENT: u64 = 1 << 20;
+
 /// How this program starts itself in another role: its program file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
@@ -60,13 +63,16 @@ struct NewDevice<'a> {
 pub(crate) struct TestBed {
     // The server is stopped first, because it uses the other parts.
     server: Option<Child>,
-    cleaner: Option<Cleaner>,
+    /// The cleaners of mounted NILFS2 file systems.
+    cleaners: Vec<Cleaner>,
     /// The root of the workload's new file system, and the number of bytes that files can use on this file
     /// system.
     made: Option<(PathBuf, ByteCount)>,
-    /// The ledger of an array and its mount, which use the devices. It was opened before the devices'
-    /// ledgers, so a later process that cleans up also undoes this ledger first.
+    /// The ledger of an array, or of the mounts of partitions, which use the devices. It was opened before the
+    /// devices' ledgers, so a later process that cleans up also undoes this ledger first.
     array: Option<Ledger>,
+    /// The root of the file system on the device's second partition.
+    beside: Option<PathBuf>,
     devices: Vec<(String, Emulated)>,
     /// The ledger of the test bed; `None` after the test bed is closed.
     ledger: Option<Ledger>,
@@ -215,9 +221,10 @@ impl TestBed {
         make_tree(&mut ledger, &scratch)?;
         Ok(TestBed {
             server: None,
-            cleaner: None,
+            cleaners: Vec::new(),
             made: None,
             array: None,
+            beside: None,
             devices: Vec::new(),
             ledger: Some(ledger),
             changes: Vec::new(),
@@ -281,7 +288,7 @@ impl TestBed {
     /// an [`ExperimentError`] if steps could not be undone; the ledgers keep them for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
-        self.cleaner = None;
+        self.cleaners.clear();
         self.restore_folder()?;
         self.stop_array()?;
         for (_, device) in std::mem::take(&mut self.devices) {
@@ -333,6 +340,9 @@ impl TestBed {
             }
             Storage::Profile(profile) => {
                 let device = NewDevice { profile, size: setup.size, seed, faults: &setup.faults };
+                if let Some(filesystem) = setup.partition() {
+                    return self.divided(&device, filesystem, setup, roles);
+                }
                 let options = setup.mount_options.join(",");
                 let dir = self.emulate_mounted(&device, setup.filesystem, &options, setup, roles)?;
                 let node = self.devices.last().and_then(|(_, device)| device.device());
@@ -348,11 +358,53 @@ impl TestBed {
     /// NILFS2.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
-        if setup.filesystem == Filesystem::Nilfs2 {
-            let settings = self.scratch.join("nilfs_cleanerd.conf");
-            self.cleaner = Some(Cleaner::start(self.ledger(), device, dir, &settings)?);
+        self.clean(setup.filesystem, device, dir)
+    }
+
+    /// Starts the cleaner of a mounted file system if it has one.
+    fn clean(&mut self, filesystem: Filesystem, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
+        if filesystem == Filesystem::Nilfs2 {
+            let settings = self.scratch.join(format!("nilfs_cleanerd-{}.conf", self.cleaners.len()));
+            let cleaner = Cleaner::start(self.ledger(), device, dir, &settings)?;
+            self.cleaners.push(cleaner);
         }
         Ok(())
+    }
+
+    /// Starts an emulated device with two partitions: the first one with the file system of the setup, and the second one
+    /// with `filesystem`. Returns the root of the first one.
+    fn divided(
+        &mut self,
+        device: &NewDevice<'_>,
+        filesystem: Filesystem,
+        setup: &Setup,
+        roles: &Roles,
+    ) -> Result<PathBuf, ExperimentError> {
+        self.array = Some(Ledger::open(&Ledger::default_dir())?);
+        let node = self.emulate(device, None, "", setup, roles)?;
+        self.unpace()?;
+        let second = device.size.0 / 4 / PARTITION_ALIGNMENT * PARTITION_ALIGNMENT;
+        let start = device.size.0 / PARTITION_ALIGNMENT * PARTITION_ALIGNMENT - second;
+        let parts = [
+            (1, PARTITION_ALIGNMENT, start, setup.filesystem, setup.mount_options.join(",")),
+            (2, start, start + second, filesystem, String::new()),
+        ];
+        let mut roots = Vec::new();
+        for (number, begin, end, filesystem, options) in parts {
+            let part = fonio_host::add_partition(&node, number, ByteCount(begin), ByteCount(end - begin))?;
+            filesystem.make(&part)?;
+            let ledger = self.array.as_mut().expect("it was opened above");
+            let (dir, _) = fonio_host::mount(ledger, &part, filesystem, None, &options)?;
+            if roots.is_empty() {
+                self.is_made(setup, &part, &dir)?;
+            } else {
+                self.clean(filesystem, &part, &dir)?;
+            }
+            roots.push(dir);
+        }
+        self.beside = roots.pop();
+        self.pace()?;
+        Ok(roots.remove(0))
     }
 
     fn medium(
@@ -364,6 +416,7 @@ impl TestBed {
     ) -> Result<PathBuf, ExperimentError> {
         match medium {
             Medium::Memory => Ok(fonio_host::mount_tmpfs(self.ledger(), MEMORY_PLACE)?.0),
+            Medium::Partition(_) => Ok(self.beside.clone().expect("the device was divided")),
             Medium::Profile(profile) => {
                 let known = fonio_emulator::profile::load(profile)?;
                 let size = known.limits(None).map_or(setup.size, |limits| limits.capacity);
@@ -509,7 +562,7 @@ impl TestBed {
 impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
-        self.cleaner = None;
+        self.cleaners.clear();
         // Steps that cannot be undone stay in the ledger.
         let _ = if self.ledger.is_some() { self.restore_folder() } else { Ok(()) };
         let _ = self.stop_array();

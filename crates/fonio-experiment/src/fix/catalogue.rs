@@ -8,7 +8,7 @@ use fonio_workload::definition::{Journal, Synchronous};
 
 use super::changes::{OF_PROGRAM, another_device, another_filesystem, each_database, move_place};
 use super::{Change, Fix, Measured, Pragma, Real};
-use crate::setup::Medium;
+use crate::setup::{Medium, Storage};
 
 /// What a power cut can lose with synchronous=NORMAL in any journal mode.
 pub(super) const OF_NORMAL: Loss = Loss::Content(
@@ -164,6 +164,22 @@ const OTHERS: &[Fix] = &[
         change: Change::Setup(|setup, measured| {
             setup.at_floor = true;
             move_place(setup, measured, "database", Medium::Profile("pcm".to_owned()))
+        }),
+    },
+    Fix {
+        name: "db-on-nilfs2",
+        changes: Group::Filesystem,
+        does: "puts databases on a partition of the same device with NILFS2, a log-structured file system",
+        loses: Loss::Nothing,
+        source: KIM,
+        real: Real::ByHand(
+            "This needs a free partition, whose data are destroyed: run mkfs.nilfs2 -f PARTITION, mount it (which starts nilfs_cleanerd, the daemon that frees space), and move the folder of the database there (`fonio fix apply folder-on=DIR FOLDER`).",
+        ),
+        change: Change::Setup(|setup, measured| {
+            if !matches!(setup.storage, Storage::Profile(_)) {
+                return Err("only an emulated device can be divided into partitions");
+            }
+            move_place(setup, measured, "database", Medium::Partition(Filesystem::Nilfs2))
         }),
     },
     Fix {

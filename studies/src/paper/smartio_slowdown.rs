@@ -2,7 +2,7 @@
 //! emulated phones in a guest. The study's phones used CFQ.
 
 use anyhow::Result;
-use fonio_bench::result::{Benchmark, Slowdown, TestResult};
+use fonio_bench::result::{Benchmark, Run, Slowdown, TestResult};
 use fonio_sim::scheduler::Policy;
 
 use super::bfuse_stack::{BFQ, NO_CFQ};
@@ -48,19 +48,25 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 
 /// Returns the slowdown of each run. The response time without concurrent I/O is marked as known, because the
 /// profile was fitted to the published response time.
+///
+/// A test whose runs are equal ends earlier than others, so only the runs that both tests have are compared.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
-    let of = |result: &TestResult| {
-        Kind::Imitation.runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)))
-    };
     let with = |beside| {
         let is_it = |result: &&TestResult| {
             result.test.access == slowdown.access
                 && result.test.beside == beside
                 && (beside.is_none() || result.test.processes == slowdown.processes)
         };
-        found.tests.iter().find(is_it).map_or_else(|| Kind::Imitation.once(None), of)
+        found.tests.iter().find(is_it).map_or(&[][..], |result| &result.runs)
     };
-    with(Some(slowdown.beside)).over(&with(None).known(true))
+    let (beside, alone) = (with(Some(slowdown.beside)), with(None));
+    let both = beside.len().min(alone.len());
+    if both == 0 {
+        return Kind::Imitation.once(None);
+    }
+    let of =
+        |runs: &[Run]| Kind::Imitation.runs(runs[..both].iter().map(|run| Some(run.response_mean_ns as f64)));
+    of(beside).over(&of(alone).known(true))
 }
 
 fn shown(slowdown: &Slowdown) -> String {

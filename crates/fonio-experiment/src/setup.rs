@@ -118,7 +118,7 @@ pub enum Medium {
     Memory,
     /// Another device, which is emulated with this profile.
     Profile(String),
-    /// A partition of the device under test, a quarter of its size, with this file system.
+    /// A partition of the device under test, a third of its size, with this file system.
     Partition(Filesystem),
 }
 

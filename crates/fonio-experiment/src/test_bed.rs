@@ -383,7 +383,7 @@ impl TestBed {
         self.array = Some(Ledger::open(&Ledger::default_dir())?);
         let node = self.emulate(device, None, "", setup, roles)?;
         self.unpace()?;
-        let second = device.size.0 / 4 / PARTITION_ALIGNMENT * PARTITION_ALIGNMENT;
+        let second = device.size.0 / 3 / PARTITION_ALIGNMENT * PARTITION_ALIGNMENT;
         let start = device.size.0 / PARTITION_ALIGNMENT * PARTITION_ALIGNMENT - second;
         let parts = [
             (1, PARTITION_ALIGNMENT, start, setup.filesystem, setup.mount_options.join(",")),

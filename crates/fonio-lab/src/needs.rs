@@ -78,7 +78,8 @@ impl Needs {
         };
         let names = |part: &&str, need: &Need| match need.word.strip_suffix(':') {
             Some(_) => part.starts_with(need.word),
-            None => *part == need.word,
+            // The fix `db-on-nilfs2` makes a file system, too.
+            None => *part == need.word || part.strip_prefix("db-on-") == Some(need.word),
         };
         let wants =
             |need: &&Need| parts.iter().any(|part| names(part, need)) || of_command.contains(&need.word);
@@ -113,6 +114,7 @@ mod tests {
         assert_eq!(names("fix prove --safe webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+        assert_eq!(names("run webbench --fix raid0,db-on-nilfs2"), ["nilfs2"]);
         assert_eq!(names("device emulate ridata -- sh -c test\u{20}$(sqlite3\u{20}db)"), ["sqlite3"]);
         assert_eq!(names("bench device ridata"), ["fio"]);
         assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);

@@ -22,8 +22,7 @@ use xtask::process;
 /// alone leaves the processors idle.
 const WORKERS: usize = 2;
 
-/// At most so many failed tests are run a second time, alone. If more fail, the change is wrong, and not the load of the
-/// machine.
+/// The largest number of failed tests that run again. If more tests fail, the cause is a change, not the machine's load.
 const TRIED_AGAIN: usize = 4;
 
 /// A test program.

@@ -198,7 +198,7 @@ pub fn processor_limit(calibration: &Calibration) -> Result<CpuLimit, Experiment
     limit(calibration.share, calibration.cores)
 }
 
-/// A share from which there is no quota, because its period would be shorter than the kernel's timer ticks.
+/// From this share on, fonio sets no quota: the quota's period would be shorter than the kernel's timer tick.
 const COMPLETE_FROM: f64 = 0.99;
 
 fn limit(share: f64, cores: u32) -> Result<CpuLimit, ExperimentError> {

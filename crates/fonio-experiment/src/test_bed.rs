@@ -630,9 +630,9 @@ mod tests {
             });
             let forgotten = (0..200).try_for_each(|_| forget(dir.path()));
             is_done.store(true, Ordering::Relaxed);
-            forgotten.expect("a file that is gone is no error");
+            forgotten.expect("removed files are skipped");
         });
-        let error = forget(&dir.path().join("missing")).expect_err("there is no such folder").to_string();
+        let error = forget(&dir.path().join("missing")).expect_err("the folder is missing").to_string();
         assert!(error.contains("cannot list "), "{error}");
     }
 }

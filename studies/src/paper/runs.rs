@@ -239,7 +239,8 @@ impl Runs {
     /// change the share of storage in the run time.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
-            "all apps get the same share of a processor, but on the phone, some apps had more work than others"
+            "the processor is about as fast as the phone's, but the workloads contain only a part of the apps' \
+             computation"
         } else {
             "this machine's processor needs only a small part of the phone's processor time, so storage \
              takes almost all of the run"
@@ -256,7 +257,7 @@ impl Runs {
         self.phone = PHONES.iter().find(|(of, _)| *of == study).map(|(_, processor)| *processor);
     }
 
-    /// Returns the value of `--cpu` for a run. A guest's processor is as fast as that of a study's phone.
+    /// Returns the value of `--cpu` for a run. A guest's processor is about as fast as that of a study's phone.
     fn processor(&self, in_guest: bool) -> Option<&str> {
         match self.cpu.as_deref() {
             Some(FULL) => None,

@@ -88,7 +88,8 @@ static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
     /// Runs the plan on this machine, or in a guest with the kernel `guest`. Also returns fonio's command
-    /// line if the plan is run by fonio. `program` is fonio; by default, it is built. Returns the error of the first failed measurement.
+    /// line if the plan is run by fonio. `program` is fonio; by default, it is built. Returns the error of the first
+    /// failed measurement.
     pub fn run(&self, guest: Option<&str>, program: Option<&Path>) -> Result<(Found, Option<String>)> {
         let folder = process::scratch("paper-bfuse")?;
         process::outlive_signals()?;

@@ -12,6 +12,18 @@
 #define BUDGET_WRITES 2
 /* The maximum number of writes in flight during reads, even if the device takes more. */
 #define WINDOW_MAX 64
+/* Reads that are in debt by this many times the maximum wait make pieces of write-back smaller. */
+#define DEBT_WAITS 4
+/* After this many reads that lose nothing beside full windows of write-back, its pieces get twice the size. */
+#define READS_TO_GROW 16
+
+/* A device that takes few requests does not serve reads beside writes. */
+static u32 window_max(const struct sio_policy *policy)
+{
+	u32 depth = policy->settings.in_flight_max;
+
+	return depth && depth < SIO_READERS_MAX ? 1 : depth && depth < WINDOW_MAX ? depth : WINDOW_MAX;
+}
 
 static u64 writing(const struct sio_policy *policy, u64 now)
 {
@@ -36,46 +48,109 @@ static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u6
 	return since(item->writing_issued_ns, item->writing_came_ns) + slower;
 }
 
+/* Charges a read's loss to a budget, and adds what the read earned. Returns whether the budget is in debt. */
+static bool settle(struct sio_policy *policy, struct sio_budget *budget, u64 without_loss, u32 percent, u64 loss, bool is_used,
+		   bool is_aged)
+{
+	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)policy->settings.slice_ns;
+	u64 earned;
+
+	if (percent <= 100 || (!loss && !is_used && budget->ns == most))
+		return false;
+	earned = div_u64(without_loss * (percent - 100), 100);
+	if (is_aged)
+		earned *= AGED_FACTOR;
+	budget->ns += (s64)earned - (s64)loss;
+	/* On a device that works on several requests at once, writes during reads cost little, and more of them may go. */
+	if (budget->ns < 0)
+		budget->window = budget->window > 1 ? budget->window / 2 : 1;
+	else if (budget->ns >= most && is_used && budget->window < window_max(policy))
+		budget->window++;
+	if (budget->ns > most)
+		budget->ns = most;
+	if (budget->ns < least)
+		budget->ns = least;
+	return budget->ns < 0;
+}
+
+/*
+ * Adapts the time of pieces of write-back after a read: reads in debt make pieces smaller. On a device that serves reads beside
+ * writes, full windows of writes without debt make pieces larger, up to the largest size: nothing is to be gained there.
+ */
+static void adapt_piece(struct sio_policy *policy, bool is_in_debt, bool is_used)
+{
+	const struct sio_budget *budget = &policy->budgets[SIO_WRITE_BACK];
+	u32 most = window_max(policy);
+
+	if (budget->ns < -DEBT_WAITS * (s64)policy->settings.write_wait_ns) {
+		policy->reads_to_grow = READS_TO_GROW;
+		if (!--policy->reads_to_shrink) {
+			policy->reads_to_shrink = READS_TO_GROW;
+			if (policy->piece_shift)
+				policy->piece_shift--;
+		}
+		return;
+	}
+	policy->reads_to_shrink = READS_TO_GROW;
+	if (is_in_debt && policy->piece_shift > SIO_PIECE_SHIFT)
+		policy->piece_shift = SIO_PIECE_SHIFT;
+	if (is_in_debt && policy->piece_shift == SIO_PIECE_SHIFT) {
+		policy->reads_to_grow = READS_TO_GROW;
+		return;
+	}
+	if (policy->piece_shift >= SIO_PIECE_SHIFT && (most == 1 || budget->window < most || !is_used))
+		return;
+	if (--policy->reads_to_grow)
+		return;
+	policy->reads_to_grow = READS_TO_GROW;
+	if (policy->piece_shift < SIO_PIECE_SHIFT_MAX)
+		policy->piece_shift++;
+}
+
 static void settle_read(struct sio_policy *policy, const struct sio_item *item, u64 service, u64 now)
 {
 	const struct sio_settings *settings = &policy->settings;
-	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, earned;
-	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)settings->slice_ns;
+	struct sio_budget *sync = &policy->budgets[SIO_SYNC], *back = &policy->budgets[SIO_WRITE_BACK];
+	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, without;
 	u64 *alone = &policy->read_alone_ns[item->kind][size_of(item->bytes)][item->crowd];
-	bool is_used = policy->writes_in_flight >= policy->window || policy->unsettled >= policy->window;
+	bool is_sync_used = policy->writes_in_flight >= sync->window || sync->unsettled >= sync->window;
+	bool is_back_used = policy->write_back_in_flight >= back->window || back->unsettled >= back->window;
+	bool is_aged;
 
 	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
 		average(alone, service);
 		if (item->kind == SIO_SEQ_READ)
 			average(&policy->stream_ns[item->is_switch][size_of(item->bytes)], service);
 	}
+	if (*alone)
+		policy->last_alone_ns = *alone;
 	loss = lost(policy, item, service, writing_now);
 	policy->statistics.reads_lost_ns += loss;
 	/* A read that was issued after a write shows the cost of that write, if the time of such a read alone is known. */
-	if (item->issued_ns >= policy->unsettled_ns && *alone)
-		policy->unsettled = 0;
-	/* The most frequent case: reads lose nothing, and the budget is full. */
-	if (settings->read_percent <= 100 || (!loss && !is_used && policy->budget_ns == most))
-		return;
-	earned = div_u64(since(response, loss) * (settings->read_percent - 100), 100);
-	if (has_aged_write(policy, now))
-		earned *= AGED_FACTOR;
-	policy->budget_ns += (s64)earned - (s64)loss;
-	/* On a device that works on several requests at once, writes during reads cost little, and more of them may go. */
-	if (policy->budget_ns < 0)
-		policy->window = policy->window > 1 ? policy->window / 2 : 1;
-	else if (policy->budget_ns >= most && is_used && policy->window < WINDOW_MAX)
-		policy->window++;
-	if (policy->budget_ns > most)
-		policy->budget_ns = most;
-	if (policy->budget_ns < least)
-		policy->budget_ns = least;
+	if (*alone && item->issued_ns >= sync->unsettled_ns)
+		sync->unsettled = 0;
+	if (*alone && item->issued_ns >= back->unsettled_ns)
+		back->unsettled = 0;
+	without = since(response, loss);
+	is_aged = has_aged_write(policy, now);
+	/* The loss is charged to the kind of the latest write: on devices for which this matters, few writes are in flight. */
+	settle(policy, sync, without, settings->read_percent, policy->is_latest_write_back ? 0 : loss, is_sync_used, is_aged);
+	adapt_piece(policy, settle(policy, back, without, settings->write_back_percent, policy->is_latest_write_back ? loss : 0,
+				   is_back_used, is_aged), is_back_used);
 }
 
-static bool budget_allows(const struct sio_policy *policy)
+static bool budget_allows(const struct sio_policy *policy, u8 list)
 {
-	return policy->settings.read_percent > 100 && policy->budget_ns >= 0 && policy->unsettled < policy->window &&
-	       policy->writes_in_flight < policy->window;
+	const struct sio_budget *budget;
+
+	if (list == SIO_SYNC_WRITES) {
+		budget = &policy->budgets[SIO_SYNC];
+		return policy->settings.read_percent > 100 && budget->ns >= 0 && budget->unsettled < budget->window &&
+		       policy->writes_in_flight < budget->window;
+	}
+	budget = &policy->budgets[SIO_WRITE_BACK];
+	return policy->settings.write_back_percent > 100 && budget->ns >= 0 && budget->unsettled < budget->window &&
+	       policy->write_back_in_flight < budget->window;
 }
 
 #endif

@@ -57,6 +57,7 @@ static u8 crowd_of(u32 reads)
 #include "turns.h"
 #include "bounds.h"
 #include "budget.h"
+#include "pauses.h"
 
 /* ---- settings ---- */
 
@@ -84,6 +85,9 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	/* The number of random reads of 4 KiB that fit into this time on the Galaxy S5. */
 	settings->turn_reads = 160;
 	settings->read_percent = 120;
+	settings->write_back_percent = 250;
+	settings->pause_max_ns = 100 * MS;
+	settings->write_wait_ns = 2 * MS;
 	settings->in_flight_max = depth;
 }
 
@@ -106,7 +110,9 @@ void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u6
 	for (stream = 0; stream < SIO_STREAMS; stream++)
 		policy->streams[0].ends[stream] = policy->streams[1].ends[stream] = SIO_NEVER;
 	policy->current_queue = -1;
-	policy->window = 1;
+	policy->budgets[SIO_SYNC].window = policy->budgets[SIO_WRITE_BACK].window = 1;
+	policy->piece_shift = SIO_PIECE_SHIFT;
+	policy->reads_to_grow = policy->reads_to_shrink = READS_TO_GROW;
 }
 
 /* ---- requests come and go ---- */
@@ -135,10 +141,12 @@ static void count_queued(struct sio_policy *policy, const struct sio_item *item,
 {
 	policy->queued += one;
 	policy->queues[item->queue].queued += one;
-	if (item->is_write)
+	if (item->is_write) {
 		policy->writes_queued[item->class] += one;
-	else
+	} else {
 		policy->reads_queued[item->class] += one;
+		policy->queued_reads += one;
+	}
 }
 
 void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
@@ -170,7 +178,10 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 		average(&policy->gap_ns[class], gap < most ? gap : most);
 		policy->read_done_ns[class] = 0;
+		learn_pause(policy, item, now);
 	}
+	if (!item->is_write)
+		policy->last_read_ns = now;
 	/* The program has gone on with a write. */
 	if (item->is_write && policy->hold_process[class] == item->process)
 		policy->hold_until_ns[class] = 0;
@@ -234,6 +245,8 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		if (class != SIO_IDLE)
 			policy->statistics.write_late_ns_max = later(policy->statistics.write_late_ns_max, late);
 		policy->has_written = true;
+		policy->is_latest_write_back = item->list == SIO_ASYNC_WRITES;
+		policy->write_back_in_flight += item->list == SIO_ASYNC_WRITES;
 		*served = now;
 		policy->sync_writes_in_a_row = item->list == SIO_SYNC_WRITES ? policy->sync_writes_in_a_row + 1 : 0;
 	} else {
@@ -265,6 +278,8 @@ static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->reads_in_flight[item->class]--;
 	else if (--policy->writes_in_flight == 0)
 		policy->writing_ns += since(now, policy->writing_since_ns);
+	policy->write_back_in_flight -= item->is_write && item->list == SIO_ASYNC_WRITES;
+	policy->last_done_ns = now;
 }
 
 /* ---- which write ---- */
@@ -291,12 +306,16 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 	policy->statistics.service_ns[item->kind] += service;
 	if (item->is_write) {
 		average(&policy->write_service_ns, service);
+		if (policy->in_flight == 0)
+			learn_write(policy, item, service);
 		return;
 	}
 	process_of(policy, item)->done_ns = now;
+	policy->last_read_ns = now;
 	settle_read(policy, item, service, now);
 	if (policy->reads_in_flight[class] || policy->reads_queued[class])
 		return;
+	expect_read(policy, item, now);
 	policy->read_done_ns[class] = now;
 	policy->hold_process[class] = item->process;
 	next = policy->writes_queued[class] ? oldest(policy, class, write_list(policy, class)) : NULL;
@@ -440,17 +459,20 @@ static struct sio_item *take_due_write(struct sio_policy *policy, u8 class, u64 
 static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 now, u64 *wake_ns, bool *is_blocked)
 {
 	u64 held = policy->writes_queued[class] ? held_until(policy, class) : 0;
+	u8 list = policy->writes_queued[class] ? write_list(policy, class) : SIO_ASYNC_WRITES;
 	struct sio_item *item = NULL;
 
 	if (policy->writes_queued[class]) {
 		item = take_due_write(policy, class, now, wake_ns);
 		if (item)
 			return item;
-		if (held > now && budget_allows(policy)) {
-			item = take_write(policy, class, write_list(policy, class), now);
+		if (held > now && budget_allows(policy, list)) {
+			item = take_write(policy, class, list, now);
 			if (item) {
-				if (policy->unsettled++ == 0)
-					policy->unsettled_ns = now;
+				struct sio_budget *budget = &policy->budgets[list == SIO_ASYNC_WRITES];
+
+				if (budget->unsettled++ == 0)
+					budget->unsettled_ns = now;
 				policy->statistics.writes_by_budget++;
 				return item;
 			}
@@ -468,8 +490,16 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		policy->statistics.held++;
 		return NULL;
 	}
-	policy->unsettled = 0;
-	item = take_write(policy, class, write_list(policy, class), now);
+	if (list == SIO_ASYNC_WRITES) {
+		held = held_for_reader(policy, oldest(policy, class, list), now);
+		if (held > now) {
+			wake_at(wake_ns, held);
+			policy->statistics.held_for_readers++;
+			return NULL;
+		}
+	}
+	policy->budgets[list == SIO_ASYNC_WRITES].unsettled = 0;
+	item = take_write(policy, class, list, now);
 	*is_blocked = !item;
 	return item;
 }
@@ -548,9 +578,14 @@ u64 sio_next(const struct sio_policy *policy, u64 now)
 	for (class = 0; class < SIO_IDLE; class++)
 		if (policy->writes_queued[class] == policy->queued)
 			break;
-	if (class == SIO_IDLE || budget_allows(policy))
+	if (class == SIO_IDLE)
+		return now;
+	list = write_list(policy, class);
+	if (budget_allows(policy, list))
 		return now;
 	next = held_until(policy, class);
+	if (next <= now && list == SIO_ASYNC_WRITES)
+		next = held_for_reader(policy, oldest(policy, class, list), now);
 	for (list = SIO_SYNC_WRITES; list < SIO_LISTS; list++)
 		wake_at(&next, due(policy, class, list));
 	return later(next, now);

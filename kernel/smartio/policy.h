@@ -10,7 +10,7 @@
  * sio_complete, or sio_withdraw (the driver gave it back, or it ends without a completion).
  *
  * The policy follows Nguyen et al. 2015, sections 5 and 6: 17 queues, slices, the quantum of algorithm 6.2, reads before
- * writes within a class, and four limits of requests in flight. It adds five things, each of which can be switched off
+ * writes within a class, and four limits of requests in flight. It adds six things, each of which can be switched off
  * (`sio_settings_study`):
  *
  * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
@@ -20,6 +20,7 @@
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
  * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
  *   `turn_wait_ns` while a younger read of its queue goes; on a slow device, for twice the time of `turn_reads` reads.
+ * - While a program reads with short pauses, write-back goes in pieces that fit into the pauses.
  * - The levels of a class have shares of the device instead of slices.
  *
  * Each write has a bound. When a write has been the oldest one of its class for that time, it goes before reads.
@@ -60,6 +61,13 @@ enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 #define SIO_SIZES 5
 /* Numbers of reads in flight at which service times are learnt separately: 1, 2, 4, 8, and from 16 on. */
 #define SIO_CROWDS 5
+/* Sizes of writes whose service times are learnt separately: from 4 KiB, 8, 16, … on, up to 1 MiB. */
+#define SIO_WRITE_SIZES 9
+/* The size from which on write-back is not split, in bytes. */
+#define SIO_PIECE_MAX (1U << 20)
+/* The time of a piece can be halved this many times, and doubled as often as needed for the largest size. */
+#define SIO_PIECE_SHIFT 2
+#define SIO_PIECE_SHIFT_MAX (SIO_PIECE_SHIFT + 6)
 
 struct sio_link {
 	struct sio_link *prev, *next;
@@ -71,6 +79,7 @@ struct sio_item {
 	u32 bytes;
 	u8 is_write;
 	u8 is_sync;	/* a program waits for it; all reads are */
+	u8 is_discard;	/* a write without data, such as a discard: its time does not follow from its size */
 	u8 class;	/* enum sio_class */
 	u8 level;	/* 0, the highest, to 7; ignored in the idle class */
 	u32 process;	/* the thread that sent it; its own writes need not wait for its next read */
@@ -101,6 +110,23 @@ struct sio_settings {
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight in total, the number that the device takes; 0: no limit */
 	u32 read_percent;	/* reads may take this percentage of their time without writes: 120; 0: no budget for writes */
+	u32 write_back_percent;	/* the same for write-back, for which nobody waits: 250 */
+	u64 pause_max_ns;	/* a program that reads again within this time is a reader that pauses; 0: none is */
+	u64 write_wait_ns;	/* the time for which a read of such a program waits at most for a piece of write-back */
+};
+
+/* The budgets: of sync writes, and of write-back. */
+enum { SIO_SYNC, SIO_WRITE_BACK, SIO_BUDGETS };
+
+struct sio_budget {
+	/* The time that reads may still lose; negative after a write until reads have earned it. */
+	s64 ns;
+	/* The number of writes that went during reads and whose cost is not known yet, and the instant of the first one. */
+	u32 unsettled;
+	u64 unsettled_ns;
+	/* The maximum number of writes that may be in flight during reads, or go before their cost is known. It grows while writes
+	 * cost reads little. */
+	u32 window;
 };
 
 struct sio_queue {
@@ -113,6 +139,8 @@ struct sio_queue {
 struct sio_process {
 	u64 done_ns;		/* when the last one completed; 0: none did */
 	u32 issued;		/* the number of the last one among all reads that were issued */
+	u64 pause_ns;		/* the average pause before its next read, and the average deviation from it */
+	u64 deviation_ns;
 	u16 waiting;		/* the number of its reads in SIO_READS */
 	bool has_had_turn;	/* since its last pause, a turn of it ended while it was still reading */
 };
@@ -142,6 +170,7 @@ struct sio_statistics {
 	u64 turns;			/* a reader got a turn */
 	u64 turns_by_bound;		/* a reader got the turn of another one, because its read had waited for long enough */
 	u64 held;			/* dispatches that returned nothing because writes were held back */
+	u64 held_for_readers;		/* the same because the next read of a reader that pauses was expected */
 	u64 writes_by_budget;		/* writes that went although programs were reading, because the budget allowed it */
 	u64 writes_by_bound;		/* writes that went because their bound was reached */
 	u64 write_late_ns_max;		/* the longest time by which a write missed its bound, except in the idle class */
@@ -155,7 +184,7 @@ struct sio_policy {
 	u32 waiting[SIO_LISTS];
 	struct sio_streams streams[2];	/* reads, writes */
 	u64 inserted;
-	u32 queued;
+	u32 queued, queued_reads;
 	u32 reads_queued[SIO_CLASSES], writes_queued[SIO_CLASSES];
 	u32 in_flight;
 	u32 kind_in_flight[SIO_KINDS];
@@ -184,19 +213,26 @@ struct sio_policy {
 	struct sio_process processes[SIO_PROCESSES];
 	u32 reads_issued;
 
-	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
-	s64 budget_ns;
-	/* The number of writes that went during reads and whose cost is not known yet, and the instant of the first one. */
-	u32 unsettled;
-	u64 unsettled_ns;
-	/* The maximum number of writes that may be in flight during reads, or go before their cost is known. It grows while writes
-	 * cost reads little. */
-	u32 window;
+	struct sio_budget budgets[SIO_BUDGETS];
 	/* A write was issued after the last read. */
 	bool has_written;
 	/* The time with at least one write in flight: the sum of past periods, and the start of the present one. */
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
+	u32 write_back_in_flight;
+	bool is_latest_write_back;	/* the latest write that was issued was one of write-back */
+
+	/* Readers that pause: the instant of the last read, the process that reads next, when, and how much later it may be. */
+	u64 last_read_ns, next_read_ns, next_slack_ns;
+	u32 next_process;
+	u64 last_done_ns;	/* when the last request completed */
+	u64 last_alone_ns;	/* the time of a read like the last one, without writes */
+	/* Pieces of write-back have this power of two of their usual time, plus SIO_PIECE_SHIFT: more if they cost reads little, less
+	 * if they cost too much. */
+	u8 piece_shift;
+	u8 reads_to_grow, reads_to_shrink;
+	bool is_piece_stale;
+	u32 piece_bytes;	/* the size of pieces while a program reads; 0: any */
 
 	/*
 	 * Learnt: the service time of reads without a write in flight, and of writes. 0: not known. Reads that wait for each other
@@ -206,6 +242,8 @@ struct sio_policy {
 	/* The same for sequential reads: of a reader that goes on, and after reads of several other processes. */
 	u64 stream_ns[2][SIO_SIZES];
 	u64 write_service_ns;
+	u64 write_ns[SIO_WRITE_SIZES];
+	u64 discard_ns;
 
 	struct sio_statistics statistics;
 };
@@ -231,6 +269,8 @@ struct sio_item *sio_dispatch(struct sio_policy *policy, u64 now, u64 *wake_ns);
  * completion is due first. It is cheaper than a dispatch that returns nothing. The instant may be too early, but is never too late.
  */
 u64 sio_next(const struct sio_policy *policy, u64 now);
+/* Returns the size to which the caller splits and merges write-back from now on, in bytes; 0: it splits nothing. */
+u32 sio_piece_bytes(struct sio_policy *policy, u64 now);
 void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now);
 /* Records that an issued request is no longer in flight, although it has not completed. */
 void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now);

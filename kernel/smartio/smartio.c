@@ -41,6 +41,9 @@ struct smartio {
 	u64 latest_ns;
 	unsigned int word_depth, async_word_depth;
 	u64 bypassed, merged, without_item;
+	/* The queue's maximum size of a request in sectors: the present one, and the one without a limit of the policy. */
+	unsigned int sectors, full_sectors;
+	unsigned int piece_bytes;
 };
 
 /* The policy's data of a request; they exist from its insertion to its completion. */
@@ -71,6 +74,63 @@ static u64 now_of(struct smartio *sio)
 static u64 came_of(struct smartio *sio, const struct request *rq)
 {
 	return sio->latest_ns = max(sio->latest_ns, rq->start_time_ns);
+}
+
+/* ---- the size of requests ---- */
+
+/*
+ * While a program reads, the policy limits the size of write-back. The block layer splits a bio at the queue's `max_sectors` when
+ * the bio is submitted, piece by piece, and waits for a tag after each piece; write-back has few tags, so a new size has effect
+ * soon. An elevator cannot split requests itself. Reads are put together again when they are inserted (`allow_large`).
+ *
+ * The field is written without freezing the queue, as Linux 6.1 does it for `max_sectors_kb`: all readers load it once for each
+ * decision, and any mixture of old and new sizes is allowed, because both are at most what the driver allows.
+ */
+static void set_sectors(struct smartio *sio, unsigned int sectors)
+{
+	WRITE_ONCE(sio->queue->limits.max_sectors, sectors);
+	sio->sectors = sectors;
+}
+
+/* Adopts a size that somebody else has set, as through `max_sectors_kb`. */
+static void adopt_sectors(struct smartio *sio)
+{
+	unsigned int sectors = READ_ONCE(sio->queue->limits.max_sectors);
+
+	if (sectors != sio->sectors)
+		sio->sectors = sio->full_sectors = sectors;
+}
+
+static void limit_sectors(struct smartio *sio, u64 now)
+{
+	u32 piece = sio_piece_bytes(&sio->policy, now);
+	unsigned int sectors;
+
+	lockdep_assert_held(&sio->lock);
+	if (piece == sio->piece_bytes)
+		return;
+	adopt_sectors(sio);
+	sio->piece_bytes = piece;
+	sectors = piece ? min_t(unsigned int, max_t(u32, piece, PAGE_SIZE) >> SECTOR_SHIFT, sio->full_sectors) : sio->full_sectors;
+	if (sectors != sio->sectors)
+		set_sectors(sio, sectors);
+}
+
+/* Allows the full size for the merge of a read; the result is to be given to `end_large`. */
+static bool allow_large(struct smartio *sio, bool is_read)
+{
+	lockdep_assert_held(&sio->lock);
+	if (!is_read || !sio->piece_bytes)
+		return false;
+	adopt_sectors(sio);
+	WRITE_ONCE(sio->queue->limits.max_sectors, sio->full_sectors);
+	return true;
+}
+
+static void end_large(struct smartio *sio, bool is_allowed)
+{
+	if (is_allowed)
+		WRITE_ONCE(sio->queue->limits.max_sectors, sio->sectors);
 }
 
 /* ---- one scheduler ---- */
@@ -125,6 +185,7 @@ static struct smartio *smartio_new(struct request_queue *q)
 	sio->sorted[READ] = sio->sorted[WRITE] = RB_ROOT;
 	sio_timer_setup(&sio->timer, smartio_timer);
 	sio->word_depth = sio->async_word_depth = 1;
+	sio->sectors = sio->full_sectors = q->limits.max_sectors;
 	sio_settings_default(&settings, device_depth(q));
 	sio_init(&sio->policy, &settings, now_of(sio));
 	return sio;
@@ -207,6 +268,9 @@ static void smartio_exit_sched(struct elevator_queue *eq)
 		kmem_cache_free(smartio_requests, data);
 	}
 	hrtimer_cancel(&sio->timer);
+	adopt_sectors(sio);
+	if (sio->sectors != sio->full_sectors)
+		set_sectors(sio, sio->full_sectors);
 	WARN_ON_ONCE(sio_has_work(&sio->policy) || !list_empty(&sio->bypassing));
 	kfree(sio);
 }
@@ -304,6 +368,8 @@ static void smartio_completed_request(struct request *rq, u64 completed_ns)
 	sio->latest_ns = now = max(sio->latest_ns, completed_ns);
 	if (data->item.state == SIO_ISSUED)
 		sio_complete(&sio->policy, &data->item, now);
+	if (data->item.is_write)
+		limit_sectors(sio, now);
 	take_data(sio, rq, data);
 	continue_after(sio, rq->mq_hctx, now);
 	spin_unlock_irqrestore(&sio->lock, flags);
@@ -379,6 +445,7 @@ static void describe(struct request *rq, struct sio_item *item)
 	item->bytes = blk_rq_bytes(rq);
 	/* Discards and similar requests change data too, and no reader waits for them. */
 	item->is_write = op_is_write(req_op(rq));
+	item->is_discard = item->is_write && req_op(rq) != REQ_OP_WRITE;
 	item->is_sync = !item->is_write || op_is_sync(rq->cmd_flags);
 	switch (IOPRIO_PRIO_CLASS(ioprio)) {
 	case IOPRIO_CLASS_RT:
@@ -410,13 +477,17 @@ static void bypass(struct smartio *sio, struct request *rq, bool at_head)
 static void insert(struct smartio *sio, struct request *rq, sio_insert_t flags, struct list_head *free)
 {
 	struct smartio_request *data;
+	bool is_large, is_merged;
 
 	lockdep_assert_held(&sio->lock);
 	if (sio_at_head(flags) || blk_rq_is_passthrough(rq)) {
 		bypass(sio, rq, sio_at_head(flags));
 		return;
 	}
-	if (blk_mq_sched_try_insert_merge(sio->queue, rq, free))
+	is_large = allow_large(sio, req_op(rq) == REQ_OP_READ);
+	is_merged = blk_mq_sched_try_insert_merge(sio->queue, rq, free);
+	end_large(sio, is_large);
+	if (is_merged)
 		return;
 	data = sio_is_prepared(rq) ? give_data(sio, rq) : NULL;
 	if (!data) {
@@ -426,6 +497,8 @@ static void insert(struct smartio *sio, struct request *rq, sio_insert_t flags, 
 	}
 	describe(rq, &data->item);
 	sio_insert(&sio->policy, &data->item, came_of(sio, rq));
+	if (data->item.is_write)
+		limit_sectors(sio, sio->latest_ns);
 	add_for_merging(sio, rq);
 }
 
@@ -494,10 +567,12 @@ static bool smartio_bio_merge(struct request_queue *q, struct bio *bio, unsigned
 	struct smartio *sio = smartio_of(q);
 	struct request *free = NULL;
 	unsigned long flags;
-	bool is_merged;
+	bool is_merged, is_large;
 
 	spin_lock_irqsave(&sio->lock, flags);
+	is_large = allow_large(sio, bio_op(bio) == REQ_OP_READ);
 	is_merged = blk_mq_sched_try_merge(q, bio, segments, &free);
+	end_large(sio, is_large);
 	sio->merged += is_merged;
 	spin_unlock_irqrestore(&sio->lock, flags);
 	if (free)

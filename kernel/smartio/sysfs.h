@@ -63,6 +63,9 @@ SETTING(rand_read_requests_max, limits[SIO_RAND_READ], 1, 0, 10000)
 SETTING(seq_write_requests_max, limits[SIO_SEQ_WRITE], 1, 0, 10000)
 SETTING(rand_write_requests_max, limits[SIO_RAND_WRITE], 1, 0, 10000)
 SETTING(read_time_percent_max, read_percent, 1, 0, 10000)
+SETTING(read_time_percent_max_write_back, write_back_percent, 1, 0, 10000)
+SETTING(reader_pause_ms_max, pause_max_ns, NSEC_PER_MSEC, 0, 1000)
+SETTING(write_back_wait_us_max, write_wait_ns, NSEC_PER_USEC, 1, 100000)
 
 STATISTICS_OF_KIND(seq_read, SIO_SEQ_READ)
 STATISTICS_OF_KIND(rand_read, SIO_RAND_READ)
@@ -72,8 +75,12 @@ STATISTIC(realtime_dispatched_requests, sio->policy.statistics.class_dispatched[
 STATISTIC(best_effort_dispatched_requests, sio->policy.statistics.class_dispatched[SIO_BE], "%llu")
 STATISTIC(idle_dispatched_requests, sio->policy.statistics.class_dispatched[SIO_IDLE], "%llu")
 STATISTIC(reads_lost_ns_sum, sio->policy.statistics.reads_lost_ns, "%llu")
-STATISTIC(read_budget_ns, sio->policy.budget_ns, "%lld")
-STATISTIC(writes_beside_reads_max, sio->policy.window, "%u")
+STATISTIC(read_budget_ns, sio->policy.budgets[SIO_SYNC].ns, "%lld")
+STATISTIC(read_budget_write_back_ns, sio->policy.budgets[SIO_WRITE_BACK].ns, "%lld")
+STATISTIC(writes_beside_reads_max, sio->policy.budgets[SIO_SYNC].window, "%u")
+STATISTIC(write_back_beside_reads_max, sio->policy.budgets[SIO_WRITE_BACK].window, "%u")
+STATISTIC(write_back_piece_bytes, sio->piece_bytes, "%u")
+STATISTIC(held_for_readers_dispatches, sio->policy.statistics.held_for_readers, "%llu")
 STATISTIC(read_gap_ns_mean, sio->policy.gap_ns[SIO_BE], "%llu")
 STATISTIC(turns, sio->policy.statistics.turns, "%llu")
 STATISTIC(turns_by_bound, sio->policy.statistics.turns_by_bound, "%llu")
@@ -109,6 +116,9 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RW(seq_write_requests_max),
 	RW(rand_write_requests_max),
 	RW(read_time_percent_max),
+	RW(read_time_percent_max_write_back),
+	RW(reader_pause_ms_max),
+	RW(write_back_wait_us_max),
 	RO_OF_KIND(seq_read),
 	RO_OF_KIND(rand_read),
 	RO_OF_KIND(seq_write),
@@ -118,7 +128,11 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO(idle_dispatched_requests),
 	RO(reads_lost_ns_sum),
 	RO(read_budget_ns),
+	RO(read_budget_write_back_ns),
 	RO(writes_beside_reads_max),
+	RO(write_back_beside_reads_max),
+	RO(write_back_piece_bytes),
+	RO(held_for_readers_dispatches),
 	RO(read_gap_ns_mean),
 	RO(turns),
 	RO(turns_by_bound),

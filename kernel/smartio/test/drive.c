@@ -12,6 +12,7 @@
  *   remove NOW_NS id=N                          the request was merged into another one
  *   timer NOW_NS                                -> the instant at which a request may go without another event, or none
  *   next NOW_NS                                 -> when a dispatch may give something at the earliest, or none
+ *   piece NOW_NS                                -> the size of pieces of write-back in bytes; 0: any
  *   state NOW_NS                                -> the budget, and what reads lost
  *
  * `timer` repeats the answer of the last `dispatch`, as it is the dispatch that finds it.
@@ -82,6 +83,9 @@ static void set(struct sio_settings *settings, char *word)
 	else if (IS("quantum")) settings->quantum = n;
 	else if (IS("in_flight_max")) settings->in_flight_max = n;
 	else if (IS("read_percent")) settings->read_percent = n;
+	else if (IS("write_back_percent")) settings->write_back_percent = n;
+	else if (IS("pause_max_ns")) settings->pause_max_ns = n;
+	else if (IS("write_wait_ns")) settings->write_wait_ns = n;
 	else fail("there is no such setting");
 #undef IS
 }
@@ -137,6 +141,8 @@ static void insert(char **words, u64 now)
 	for (word = words; *word; word++) {
 		if (!strcmp(*word, "write") || !strcmp(*word, "discard"))
 			item->is_write = 1;
+		if (!strcmp(*word, "discard"))
+			item->is_discard = 1;
 		if (!strcmp(*word, "sync"))
 			item->is_sync = 1;
 		if (!strcmp(*word, "idle"))
@@ -214,8 +220,10 @@ int main(void)
 				printf(" -> none");
 			else
 				printf(" -> %" PRIu64, next);
+		} else if (!strcmp(words[0], "piece")) {
+			printf(" -> %" PRIu32, sio_piece_bytes(&policy, now));
 		} else if (!strcmp(words[0], "state")) {
-			printf(" -> budget_ns=%" PRId64 " reads_lost_ns=%" PRIu64, policy.budget_ns,
+			printf(" -> budget_ns=%" PRId64 " reads_lost_ns=%" PRIu64, policy.budgets[SIO_SYNC].ns,
 			       policy.statistics.reads_lost_ns);
 		} else {
 			fail("there is no such event");

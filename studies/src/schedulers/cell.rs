@@ -1,4 +1,4 @@
-//! A cell of the comparison: one part of `kernel/smartio/test/{compare,many,files}.sh` under one scheduler,
+//! A cell of the comparison: one part of `kernel/smartio/test/{compare,many,files,pauses}.sh` under one scheduler,
 //! on one device, in one guest.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl Variant {
             && !self.words.iter().any(|word| CLASSES.contains(word))
     }
 
-    /// Returns whether the queue splits large requests; only the part `files` has large requests.
+    /// Returns whether the queue splits large requests; only the parts `files` and `pauses` have large requests.
     pub fn has_small_requests(&self) -> bool {
         self.words == SMALL
     }
@@ -78,6 +78,8 @@ pub const VARIANTS: [Variant; 14] = [
             "hold_us_max=0",
             "turn_wait_ms_max=0",
             "read_time_percent_max=0",
+            "read_time_percent_max_write_back=0",
+            "reader_pause_ms_max=0",
             "sync_write_wait_ms_max=100",
             "seq_read_requests_max=2",
             "rand_read_requests_max=4",
@@ -133,6 +135,7 @@ impl Cell {
         match self.part {
             "many" => &["many.sh", "compare.sh"],
             "files" => &["files.sh", "compare.sh"],
+            "pauses" => &["pauses.sh", "compare.sh"],
             _ => &["compare.sh"],
         }
     }
@@ -164,7 +167,7 @@ impl Cell {
 
 fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Result<String> {
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
-    let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
+    let fs = if super::HAS_LARGE_REQUESTS.contains(&cell.part) { "--fs ext4 --mount " } else { "" };
     let how = emulated(cell.profile);
     let script = format!(
         "{load}fonio device emulate {} {how}{fs}--scheduler none -- sh \"$PWD/guest/{}\" \"$@\"",

@@ -34,14 +34,22 @@ const KERNEL: &str = "6.12";
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the comparison, each with its number of starts with `--quick` and without it.
-const PARTS: [(&str, [u32; 2]); 5] =
-    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
+const PARTS: [(&str, [u32; 2]); 6] = [
+    ("seq", [16, 16]),
+    ("rand", [16, 16]),
+    ("deep", [4, 16]),
+    ("many", [1, 4]),
+    ("files", [4, 8]),
+    ("pauses", [4, 16]),
+];
+/// The parts in which the page cache writes large requests.
+const HAS_LARGE_REQUESTS: [&str; 2] = ["files", "pauses"];
 /// Number of I/Os of each process, with `--quick` and without it.
 const IOS: [u32; 2] = [200, 1000];
 /// The name of the device in memory with which the processor time per request is measured.
 const IN_MEMORY: &str = "memory";
 
-const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
+const SCRIPTS: [&str; 4] = ["compare.sh", "many.sh", "files.sh", "pauses.sh"];
 
 /// Measured values by profile, variant and part.
 type Results = BTreeMap<(&'static str, &'static str, &'static str), Values>;
@@ -217,7 +225,7 @@ fn cells(options: &Options) -> Vec<Cell> {
     for profile in &options.profiles {
         for variant in &variants {
             for (part, starts) in PARTS {
-                if variant.has_small_requests() && part != "files" {
+                if variant.has_small_requests() && !HAS_LARGE_REQUESTS.contains(&part) {
                     continue;
                 }
                 add(Cell { profile, variant, part, ios: options.ios, starts: starts[options.starts] });

@@ -61,16 +61,39 @@ const FILES: [Column; 4] = [
     Column("copied, MiB/s", "files", "copy_mib_s", Unit(1.0), 1),
 ];
 
+/// Readers with pauses of 0.1 to 20 ms, beside the write-back of a copy, beside fsyncs, and beside discards
+/// (ext4).
+const PAUSES: [Column; 16] = [
+    Column("pauses of 0.1 ms, a copy: reads, times as long as alone", "pauses", "copy-100 read", Alone("alone-100 read"), 2),
+    Column("copied, share of alone", "pauses", "copy-100_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs: reads", "pauses", "commits-100 read", Alone("alone-100 read"), 2),
+    Column("discards: reads", "pauses", "discards-100 read", Alone("alone-100 read"), 2),
+    Column("1 ms, a copy: reads", "pauses", "copy-1000 read", Alone("alone-1000 read"), 2),
+    Column("copied", "pauses", "copy-1000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs: reads", "pauses", "commits-1000 read", Alone("alone-1000 read"), 2),
+    Column("discards: reads", "pauses", "discards-1000 read", Alone("alone-1000 read"), 2),
+    Column("5 ms, a copy: reads", "pauses", "copy-5000 read", Alone("alone-5000 read"), 2),
+    Column("copied", "pauses", "copy-5000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs: reads", "pauses", "commits-5000 read", Alone("alone-5000 read"), 2),
+    Column("discards: reads", "pauses", "discards-5000 read", Alone("alone-5000 read"), 2),
+    Column("20 ms, a copy: reads", "pauses", "copy-20000 read", Alone("alone-20000 read"), 2),
+    Column("copied", "pauses", "copy-20000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs: reads", "pauses", "commits-20000 read", Alone("alone-20000 read"), 2),
+    Column("discards: reads", "pauses", "discards-20000 read", Alone("alone-20000 read"), 2),
+];
+
 /// Prints and saves the tables of a profile. The documents show all tables of the profile on which the policy
 /// was tuned, and the slowdowns of the other profiles.
 pub(super) fn show(profile: &str, results: &Results, command: &str, is_complete: bool) -> Result<()> {
     let is_tuned = profile == TUNED_ON;
     let (slowdowns, rates) = (format!("schedulers-{profile}"), format!("schedulers-{profile}-rates"));
     let files = if is_tuned { "schedulers-files".to_owned() } else { format!("schedulers-{profile}-files") };
+    let pauses = format!("schedulers-{profile}-pauses");
     for (id, what, columns, is_shown) in [
         (slowdowns, "response of reads and writes together over that alone", &SLOWDOWNS[..], true),
         (rates, "rates and percentiles of reads and writes", &RATES, is_tuned),
         (files, "reads with pauses during fsync and a copy", &FILES, is_tuned),
+        (pauses, "reads with pauses beside a copy, fsyncs and discards", &PAUSES, true),
     ] {
         let titles: Vec<&str> =
             ["scheduler"].into_iter().chain(columns.iter().map(|column| column.0)).collect();

@@ -155,7 +155,7 @@ fn writes_go_with_reads_where_they_cost_little() {
         reads 0 µs slower: reads 1.00 times, writes 1.00 times
         reads 10 µs slower: reads 1.03 times, writes 1.00 times
         reads 100 µs slower: reads 1.20 times, writes 15.35 times
-        reads 1000 µs slower: reads 1.59 times, writes 55.30 times
+        reads 1000 µs slower: reads 1.39 times, writes 66.40 times
     "#]]
     .assert_eq(&table);
 }

@@ -3,4 +3,5 @@
 
 mod equal;
 mod loads;
+mod pauses;
 mod policy;

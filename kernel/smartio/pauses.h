@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Readers that pause: programs that read again within `pause_max_ns`, such as apps that start. Part of policy.c.
+ *
+ * A write that the device has begun cannot be stopped. So while somebody reads, write-back goes in pieces (the caller splits it;
+ * sio_piece_bytes), and a piece goes only if it probably ends before the next read, or if reads have earned the time that it may
+ * cost them (budget.h). When the next read comes is learnt for each program. The device is never idle for longer than
+ * `write_wait_ns` at a time because of this.
+ */
+#ifndef SMARTIO_PAUSES_H
+#define SMARTIO_PAUSES_H
+
+/* The sizes of pieces, in multiples of 4 KiB. Smaller ones cost flash more than they save. */
+static const u16 PIECES[] = { 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256 };
+#define PIECES_COUNT (sizeof(PIECES) / sizeof(*PIECES))
+/* A program whose pauses are unknown is expected to read again after this time. */
+#define PAUSE_UNKNOWN_NS (MS / 2)
+
+static u8 write_size_of(u32 bytes)
+{
+	u8 size = 0;
+
+	for (bytes >>= 13; bytes && size < SIO_WRITE_SIZES - 1; bytes >>= 1)
+		size++;
+	return size;
+}
+
+/* Learns the service time of a write that had the device for itself. */
+static void learn_write(struct sio_policy *policy, const struct sio_item *item, u64 service)
+{
+	u8 size = write_size_of(item->bytes);
+	u64 full = 4096ULL << size;
+
+	if (item->is_discard) {
+		average(&policy->discard_ns, service);
+		return;
+	}
+	if (!item->bytes)
+		return;
+	/* The time for the size of the class: sizes within a class differ by less than a factor of two. */
+	if (item->bytes > full)
+		service = div_u64(service * (full >> 9), item->bytes >> 9);
+	average(&policy->write_ns[size], service);
+}
+
+/* Returns the expected service time of a write, or 0 if no write was served yet. */
+static u64 write_time(const struct sio_policy *policy, u32 bytes)
+{
+	u8 size = write_size_of(bytes), near;
+	u64 ns = 0;
+
+	for (near = size; near < SIO_WRITE_SIZES && !ns; near++)
+		ns = policy->write_ns[near] >> (near - size);
+	for (near = size; near > 0 && !ns; near--)
+		ns = policy->write_ns[near - 1] << (size - near + 1);
+	return ns + div_u64(ns * (since(bytes, 4096ULL << size) >> 9), 8U << size);
+}
+
+/* Whether a program reads, or has read recently and will probably read again. */
+static bool is_reading(const struct sio_policy *policy, u64 now)
+{
+	if (policy->queued_reads || policy->in_flight > policy->writes_in_flight)
+		return true;
+	return policy->last_read_ns && since(now, policy->last_read_ns) < policy->settings.pause_max_ns;
+}
+
+/* Learns the pause before a read that came while no other read was waiting or in flight. */
+static void learn_pause(struct sio_policy *policy, const struct sio_item *item, u64 now)
+{
+	struct sio_process *process = process_of(policy, item);
+	u64 pause = since(now, process->done_ns), mean = process->pause_ns;
+
+	if (!process->done_ns || pause >= policy->settings.pause_max_ns)
+		return;
+	average(&process->deviation_ns, pause > mean ? pause - mean : mean - pause);
+	average(&process->pause_ns, later(pause, 1));
+}
+
+/* Expects the next read of a program whose read has completed, while no other read waits or is in flight. */
+static void expect_read(struct sio_policy *policy, const struct sio_item *item, u64 now)
+{
+	const struct sio_process *process = process_of(policy, item);
+	u64 next = now + (process->pause_ns ? process->pause_ns : PAUSE_UNKNOWN_NS);
+
+	/* The next read of another program may come earlier. */
+	if (policy->next_process != item->process && policy->next_read_ns > now && policy->next_read_ns < next)
+		return;
+	policy->is_piece_stale = true;
+	policy->next_process = item->process;
+	policy->next_read_ns = next;
+	policy->next_slack_ns = later(2 * process->deviation_ns, HOLD_MIN_NS);
+}
+
+/* The time for which a piece may be in service: until the next read of the present reader, plus what such a read may lose. */
+static u64 piece_ns(const struct sio_policy *policy)
+{
+	u64 target = policy->settings.write_wait_ns;
+	const struct sio_process *process = &policy->processes[policy->next_process % SIO_PROCESSES];
+	u32 percent = policy->settings.write_back_percent;
+	u64 fits = process->pause_ns + (percent > 100 ? div_u64(policy->last_alone_ns * (percent - 100), 100) : 0);
+
+	/* Pieces that fit into a pause of less than the anticipation would be very small; there, few large pieces cost less. */
+	if (process->pause_ns * 2 <= policy->settings.hold_max_ns || fits > target)
+		return target;
+	return fits;
+}
+
+static u32 choose_piece(const struct sio_policy *policy)
+{
+	u64 most = piece_ns(policy) << policy->piece_shift >> SIO_PIECE_SHIFT, full = write_time(policy, SIO_PIECE_MAX);
+	u32 chosen = 0;
+	u32 at;
+
+	for (at = 0; at < PIECES_COUNT; at++) {
+		u32 bytes = PIECES[at] << 12;
+		u64 ns = write_time(policy, bytes);
+
+		/* The smallest size at which writes keep three fifths of their rate. */
+		if (!chosen && ns * (SIO_PIECE_MAX / 4096) * 3 <= full * PIECES[at] * 5)
+			chosen = bytes;
+		if (ns <= most && chosen)
+			chosen = bytes;
+	}
+	return chosen;
+}
+
+u32 sio_piece_bytes(struct sio_policy *policy, u64 now)
+{
+	u32 piece;
+
+	if (!policy->settings.pause_max_ns || !is_reading(policy, now))
+		return 0;
+	if (policy->is_piece_stale) {
+		policy->is_piece_stale = false;
+		piece = choose_piece(policy);
+		policy->piece_bytes = piece < SIO_PIECE_MAX ? piece : 0;
+	}
+	return policy->piece_bytes;
+}
+
+/*
+ * Returns the instant until which a piece of write-back waits for the next read: 0 if it does not, SIO_NEVER if it waits for the
+ * completion of another one.
+ */
+static u64 held_for_reader(const struct sio_policy *policy, const struct sio_item *item, u64 now)
+{
+	const struct sio_settings *settings = &policy->settings;
+	const struct sio_budget *budget = &policy->budgets[SIO_WRITE_BACK];
+	u64 expected = policy->next_read_ns, end, idle, may_lose = 0;
+
+	if (!settings->pause_max_ns || !is_reading(policy, now))
+		return 0;
+	if (policy->write_back_in_flight >= budget->window)
+		return SIO_NEVER;
+	/* Writes beside reads cost little on this device. */
+	if (budget->window > 1 || policy->piece_shift > SIO_PIECE_SHIFT)
+		return 0;
+	if (budget->ns > 0)
+		may_lose = (u64)budget->ns < settings->write_wait_ns ? (u64)budget->ns : settings->write_wait_ns;
+	end = now + (item->is_discard ? policy->discard_ns : write_time(policy, item->bytes));
+	if (end <= expected + may_lose)
+		return 0;
+	idle = policy->last_done_ns + settings->write_wait_ns;
+	/* The reader is late; only if reads have lost too much is the device left to it for longer. */
+	if (now >= expected + policy->next_slack_ns && (budget->ns >= 0 || now >= idle))
+		return 0;
+	if (now >= idle)
+		return 0;
+	end = expected + policy->next_slack_ns;
+	return budget->ns >= 0 && end < idle ? end : idle;
+}
+
+#endif

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# In a guest: readers that pause, on $FONIO_MOUNT, a file system on $FONIO_DEVICE. Its words are those of compare.sh, which it
+# needs beside it.
+. "$(dirname "$0")/compare.sh"
+
+seconds=4
+
+# Runs a command again and again until the reader of run $1 has ended, and prints what was written in MiB/s.
+beside() {
+    name=$1
+    shift
+    sync
+    before=$(awk '{ print $7 }' ${queue%/queue}/stat)
+    (
+        trap 'kill $job 2>/dev/null; wait; exit' TERM
+        while :; do
+            "$@" &
+            job=$!
+            wait $job
+        done
+    ) >/dev/null 2>&1 &
+    load=$!
+    # The load has begun to write.
+    sleep 1
+    before=$(awk '{ print $7 }' ${queue%/queue}/stat)
+    paced_read $name
+    echo "== ${name}_mib_s $(awk -v before=$before -v seconds=$seconds '{ print ($7 - before) / 2048 / seconds }' ${queue%/queue}/stat)"
+    kill $load
+    wait
+    rm -f copy hole
+    sync
+}
+
+paced_read() {
+    case $pause in
+    none) sleep $seconds ;;
+    *)
+        fio --output-format=json --bs=4k --norandommap --randseed=$start --name=$1 --rw=randread --direct=1 --ioengine=psync \
+            --filename=data --size=32m --thinktime=$((pause + (start * 37) % 16)) --time_based --runtime=$seconds $of_reader
+        ;;
+    esac
+}
+
+copy() {
+    dd if=/dev/zero of=copy bs=1M count=192
+}
+
+# fsyncs 4 KiB after 4 KiB.
+commits() {
+    fio --name=commits --rw=write --ioengine=psync --bs=4k --fsync=1 --filename=log --size=16m --time_based --runtime=3600 $of_writer
+}
+
+discards() {
+    fallocate -l 256M hole && rm hole && sync && fstrim .
+}
+
+pauses() {
+    pause=none
+    beside copy-alone copy
+    for pause in 100 1000 5000 20000; do
+        paced_read alone-$pause
+        beside copy-$pause copy
+        beside commits-$pause commits
+        beside discards-$pause discards
+    done
+}
+
+cd $FONIO_MOUNT || exit
+fio --name=data --filename=data --rw=write --bs=1m --size=32m --end_fsync=1 >/dev/null || exit
+start=0
+while test $start -lt $starts; do
+    start=$((start + 1))
+    of_start
+    pauses
+done
+cd /

@@ -10,10 +10,16 @@
 #define AGED_FACTOR 4
 /* The maximum of the budget, in service times of writes. */
 #define BUDGET_WRITES 2
+/* A device can still be busy with a write for this time after it has completed the write. */
+#define WRITE_ECHO_NS (10 * MS)
 /* The maximum number of writes in flight during reads, even if the device takes more. */
 #define WINDOW_MAX 64
 /* Reads that are in debt by this many times the maximum wait make pieces of write-back smaller. */
 #define DEBT_WAITS 4
+/* The margin grows by this part of the maximum wait with each such read, and shrinks by this part of itself with each other read, as
+ * powers of two. */
+#define MARGIN_GROWS 5
+#define MARGIN_SHRINKS 5
 /* After this many reads that lose nothing beside full windows of write-back, its pieces get twice the size. */
 #define READS_TO_GROW 16
 
@@ -34,8 +40,8 @@ static u64 writing(const struct sio_policy *policy, u64 now)
 
 /*
  * Returns the time that a read lost to writes: it waited while a write was in flight, or took longer than reads without writes.
- * The first read after a write can take longer although no write is in flight: the device has dropped the data that it had read
- * ahead, or its bus has to change direction.
+ * A read after a write can take longer although no write is in flight: the device has dropped the data that it had read ahead, its
+ * bus has to change direction, or it programs the data of writes that it has completed.
  */
 static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u64 service, u64 writing_now)
 {
@@ -43,7 +49,7 @@ static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u6
 	u64 alone = policy->read_alone_ns[item->kind][size_of(item->bytes)][item->crowd];
 	u64 slower = alone ? since(service, alone) : 0;
 
-	if (!item->is_after_write && slower > beside)
+	if (slower > beside && !item->is_after_write && since(item->issued_ns, policy->write_done_ns) >= WRITE_ECHO_NS)
 		slower = beside;
 	return since(item->writing_issued_ns, item->writing_came_ns) + slower;
 }
@@ -74,15 +80,19 @@ static bool settle(struct sio_policy *policy, struct sio_budget *budget, u64 wit
 }
 
 /*
- * Adapts the time of pieces of write-back after a read: reads in debt make pieces smaller. On a device that serves reads beside
+ * Adapts the pieces of write-back after a read. A large debt makes them smaller, and end earlier before the next read, because a
+ * device may still be busy with them after it has completed them. On a device that serves reads beside
  * writes, full windows of writes without debt make pieces larger, up to the largest size: nothing is to be gained there.
  */
 static void adapt_piece(struct sio_policy *policy, bool is_in_debt, bool is_used)
 {
 	const struct sio_budget *budget = &policy->budgets[SIO_WRITE_BACK];
+	u64 wait = policy->settings.write_wait_ns;
 	u32 most = window_max(policy);
 
-	if (budget->ns < -DEBT_WAITS * (s64)policy->settings.write_wait_ns) {
+	if (budget->ns < -DEBT_WAITS * (s64)wait) {
+		if (policy->margin_ns < wait)
+			policy->margin_ns += wait >> MARGIN_GROWS;
 		policy->reads_to_grow = READS_TO_GROW;
 		if (!--policy->reads_to_shrink) {
 			policy->reads_to_shrink = READS_TO_GROW;
@@ -91,6 +101,7 @@ static void adapt_piece(struct sio_policy *policy, bool is_in_debt, bool is_used
 		}
 		return;
 	}
+	policy->margin_ns -= policy->margin_ns >> MARGIN_SHRINKS;
 	policy->reads_to_shrink = READS_TO_GROW;
 	if (is_in_debt && policy->piece_shift > SIO_PIECE_SHIFT)
 		policy->piece_shift = SIO_PIECE_SHIFT;
@@ -118,7 +129,8 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	bool is_aged;
 
 	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
-		average(alone, service);
+		if (!*alone || service < *alone || since(item->issued_ns, policy->write_done_ns) >= WRITE_ECHO_NS)
+			average_undisturbed(alone, service);
 		if (item->kind == SIO_SEQ_READ)
 			average(&policy->stream_ns[item->is_switch][size_of(item->bytes)], service);
 	}

@@ -4,8 +4,8 @@
  *
  * A write that the device has begun cannot be stopped. So while somebody reads, write-back goes in pieces (the caller splits it;
  * sio_piece_bytes), and a piece goes only if it probably ends before the next read, or if reads have earned the time that it may
- * cost them (budget.h). When the next read comes is learnt for each program. The device is never idle for longer than
- * `write_wait_ns` at a time because of this.
+ * cost them (budget.h). When the next read comes is learnt for each program. Because of this, the device is idle for at most
+ * `write_wait_ns` at a time, or for the time of a piece if that is longer; while reads have lost much, for up to `write_wait_ns` more.
  */
 #ifndef SMARTIO_PAUSES_H
 #define SMARTIO_PAUSES_H
@@ -13,6 +13,14 @@
 /* The sizes of pieces, in multiples of 4 KiB. Smaller ones cost flash more than they save. */
 static const u16 PIECES[] = { 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256 };
 #define PIECES_COUNT (sizeof(PIECES) / sizeof(*PIECES))
+/* The share of their rate, in percent, that writes keep at least when they are split for a reader. */
+#define PIECE_PERCENT 60
+/* While nobody reads, the first read of a program still has to wait for the piece in service. So requests of slow devices are limited
+ * to this many times the wait of other reads, if writes keep this share of their rate. */
+#define QUIET_WAITS 4
+#define QUIET_PERCENT 95
+/* That limit is computed again after this many writes. */
+#define QUIET_WRITES 32
 /* A program whose pauses are unknown is expected to read again after this time. */
 #define PAUSE_UNKNOWN_NS (MS / 2)
 
@@ -41,6 +49,8 @@ static void learn_write(struct sio_policy *policy, const struct sio_item *item, 
 	if (item->bytes > full)
 		service = div_u64(service * (full >> 9), item->bytes >> 9);
 	average(&policy->write_ns[size], service);
+	if (++policy->writes_learnt % QUIET_WRITES == 0)
+		policy->is_quiet_piece_stale = true;
 }
 
 /* Returns the expected service time of a write, or 0 if no write was served yet. */
@@ -105,37 +115,42 @@ static u64 piece_ns(const struct sio_policy *policy)
 	return fits;
 }
 
-static u32 choose_piece(const struct sio_policy *policy)
+/*
+ * Returns the largest size of write-back with an expected time of at most `most`. It is not smaller than the smallest size at which
+ * writes keep `percent` of their rate.
+ */
+static u32 choose_piece(const struct sio_policy *policy, u64 most, u32 percent)
 {
-	u64 most = piece_ns(policy) << policy->piece_shift >> SIO_PIECE_SHIFT, full = write_time(policy, SIO_PIECE_MAX);
-	u32 chosen = 0;
-	u32 at;
+	u64 full = write_time(policy, SIO_PIECE_MAX) * 100;
+	u32 chosen = 0, at;
 
 	for (at = 0; at < PIECES_COUNT; at++) {
 		u32 bytes = PIECES[at] << 12;
 		u64 ns = write_time(policy, bytes);
 
-		/* The smallest size at which writes keep three fifths of their rate. */
-		if (!chosen && ns * (SIO_PIECE_MAX / 4096) * 3 <= full * PIECES[at] * 5)
-			chosen = bytes;
-		if (ns <= most && chosen)
+		if (chosen ? ns <= most : ns * (SIO_PIECE_MAX / 4096) * percent <= full * PIECES[at])
 			chosen = bytes;
 	}
-	return chosen;
+	return chosen < SIO_PIECE_MAX ? chosen : 0;
 }
 
 u32 sio_piece_bytes(struct sio_policy *policy, u64 now)
 {
-	u32 piece;
+	const struct sio_settings *settings = &policy->settings;
 
-	if (!policy->settings.pause_max_ns || !is_reading(policy, now))
+	if (!settings->pause_max_ns)
 		return 0;
-	if (policy->is_piece_stale) {
+	if (is_reading(policy, now)) {
+		if (policy->is_piece_stale)
+			policy->piece_bytes = choose_piece(
+				policy, piece_ns(policy) << policy->piece_shift >> SIO_PIECE_SHIFT, PIECE_PERCENT);
 		policy->is_piece_stale = false;
-		piece = choose_piece(policy);
-		policy->piece_bytes = piece < SIO_PIECE_MAX ? piece : 0;
+		return policy->piece_bytes;
 	}
-	return policy->piece_bytes;
+	if (policy->is_quiet_piece_stale)
+		policy->quiet_piece_bytes = choose_piece(policy, QUIET_WAITS * settings->write_wait_ns, QUIET_PERCENT);
+	policy->is_quiet_piece_stale = false;
+	return policy->quiet_piece_bytes;
 }
 
 /*
@@ -146,7 +161,7 @@ static u64 held_for_reader(const struct sio_policy *policy, const struct sio_ite
 {
 	const struct sio_settings *settings = &policy->settings;
 	const struct sio_budget *budget = &policy->budgets[SIO_WRITE_BACK];
-	u64 expected = policy->next_read_ns, end, idle, may_lose = 0;
+	u64 expected = policy->next_read_ns, may_lose = 0, service, idle, late;
 
 	if (!settings->pause_max_ns || !is_reading(policy, now))
 		return 0;
@@ -157,17 +172,15 @@ static u64 held_for_reader(const struct sio_policy *policy, const struct sio_ite
 		return 0;
 	if (budget->ns > 0)
 		may_lose = (u64)budget->ns < settings->write_wait_ns ? (u64)budget->ns : settings->write_wait_ns;
-	end = now + (item->is_discard ? policy->discard_ns : write_time(policy, item->bytes));
-	if (end <= expected + may_lose)
+	service = item->is_discard ? policy->discard_ns : write_time(policy, item->bytes);
+	if (now + service + policy->margin_ns <= expected + may_lose)
 		return 0;
-	idle = policy->last_done_ns + settings->write_wait_ns;
-	/* The reader is late; only if reads have lost too much is the device left to it for longer. */
-	if (now >= expected + policy->next_slack_ns && (budget->ns >= 0 || now >= idle))
+	idle = policy->last_done_ns + later(settings->write_wait_ns, service) + policy->margin_ns;
+	late = expected + policy->next_slack_ns;
+	/* If the reader is late, only reads that have lost too much keep the device for longer. */
+	if (now >= idle || (now >= late && budget->ns >= 0))
 		return 0;
-	if (now >= idle)
-		return 0;
-	end = expected + policy->next_slack_ns;
-	return budget->ns >= 0 && end < idle ? end : idle;
+	return budget->ns >= 0 && late < idle ? late : idle;
 }
 
 #endif

@@ -33,6 +33,20 @@ static void average(u64 *mean, u64 sample)
 		*mean = *mean - (*mean >> AVERAGE_SHIFT) + (sample >> AVERAGE_SHIFT);
 }
 
+/*
+ * For times without a disturbance, of which some samples were disturbed without our knowledge: a device that has accepted writes
+ * into its buffer programs them later. The mean follows short times quickly, and long ones slowly.
+ */
+static void average_undisturbed(u64 *mean, u64 sample)
+{
+	if (*mean == 0)
+		*mean = sample;
+	else if (sample < *mean)
+		*mean -= (*mean - sample) >> 2;
+	else
+		*mean += (sample - *mean) >> 6;
+}
+
 static u8 size_of(u32 bytes)
 {
 	u8 size = 0;
@@ -85,7 +99,7 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	/* The number of random reads of 4 KiB that fit into this time on the Galaxy S5. */
 	settings->turn_reads = 160;
 	settings->read_percent = 120;
-	settings->write_back_percent = 250;
+	settings->write_back_percent = 280;
 	settings->pause_max_ns = 100 * MS;
 	settings->write_wait_ns = 2 * MS;
 	settings->in_flight_max = depth;
@@ -278,6 +292,8 @@ static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->reads_in_flight[item->class]--;
 	else if (--policy->writes_in_flight == 0)
 		policy->writing_ns += since(now, policy->writing_since_ns);
+	if (item->is_write)
+		policy->write_done_ns = now;
 	policy->write_back_in_flight -= item->is_write && item->list == SIO_ASYNC_WRITES;
 	policy->last_done_ns = now;
 }

@@ -219,6 +219,7 @@ struct sio_policy {
 	/* The time with at least one write in flight: the sum of past periods, and the start of the present one. */
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
+	u64 write_done_ns;		/* when the last write completed */
 	u32 write_back_in_flight;
 	bool is_latest_write_back;	/* the latest write that was issued was one of write-back */
 
@@ -226,13 +227,16 @@ struct sio_policy {
 	u64 last_read_ns, next_read_ns, next_slack_ns;
 	u32 next_process;
 	u64 last_done_ns;	/* when the last request completed */
+	u64 margin_ns;		/* how long before the next read a piece has to end; it grows while reads are in debt */
 	u64 last_alone_ns;	/* the time of a read like the last one, without writes */
 	/* Pieces of write-back have this power of two of their usual time, plus SIO_PIECE_SHIFT: more if they cost reads little, less
 	 * if they cost too much. */
 	u8 piece_shift;
 	u8 reads_to_grow, reads_to_shrink;
-	bool is_piece_stale;
-	u32 piece_bytes;	/* the size of pieces while a program reads; 0: any */
+	/* The size of pieces while a program reads, and while none does, in bytes; 0: any. */
+	u32 piece_bytes, quiet_piece_bytes;
+	bool is_piece_stale, is_quiet_piece_stale;
+	u32 writes_learnt;
 
 	/*
 	 * Learnt: the service time of reads without a write in flight, and of writes. 0: not known. Reads that wait for each other

@@ -200,11 +200,17 @@ static bool is_refused(const struct request_queue *q)
 	return true;
 }
 
+/*
+ * Write-back gets at most this part of the tags. An fsync often waits for all write-back in the queue, because the journal orders
+ * data of other files too; and a read that comes while nobody has read waits behind requests of the full size.
+ */
+#define WRITE_BACK_PART 16
+
 #if SIO_LINUX_7_3
 static void smartio_depth_updated(struct request_queue *q)
 {
 	q->async_depth = max(1U, (unsigned int)q->nr_requests * 3 / 4);
-	blk_mq_set_min_shallow_depth(q, max(1U, (unsigned int)q->nr_requests / 8));
+	blk_mq_set_min_shallow_depth(q, max(1U, (unsigned int)q->nr_requests / WRITE_BACK_PART));
 }
 
 static int smartio_init_sched(struct request_queue *q, struct elevator_queue *eq)
@@ -226,7 +232,7 @@ static void smartio_depth_updated(struct blk_mq_hw_ctx *hctx)
 	struct smartio *sio = smartio_of(hctx->queue);
 
 	sio->word_depth = sio_word_depth(hctx, 3, 4);
-	sio->async_word_depth = sio_word_depth(hctx, 1, 8);
+	sio->async_word_depth = sio_word_depth(hctx, 1, WRITE_BACK_PART);
 	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, sio->async_word_depth);
 }
 
@@ -279,14 +285,11 @@ static void smartio_exit_sched(struct elevator_queue *eq)
 
 static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 {
-	/*
-	 * A quarter of the tags is reserved for reads, even if many writes wait. Write-back has at most an eighth: an fsync often
-	 * waits for all write-back in the queue, because the journal orders data of other files too.
-	 */
+	/* A quarter of the tags is reserved for reads, even if many writes wait. */
 	if (op_is_sync(opf) && !op_is_write(opf))
 		return;
 #if SIO_LINUX_7_3
-	data->shallow_depth = op_is_sync(opf) ? sio_tag_depth(data->q) : max(1U, (unsigned int)data->q->nr_requests / 8);
+	data->shallow_depth = op_is_sync(opf) ? sio_tag_depth(data->q) : max(1U, (unsigned int)data->q->nr_requests / WRITE_BACK_PART);
 #else
 	data->shallow_depth = op_is_sync(opf) ? smartio_of(data->q)->word_depth : smartio_of(data->q)->async_word_depth;
 #endif

@@ -95,6 +95,19 @@ STATISTIC(merged_requests, sio->merged, "%llu")
 STATISTIC(waiting_requests, sio->policy.queued, "%u")
 STATISTIC(in_flight_requests, sio->policy.in_flight, "%u")
 
+/* The learnt service times of writes from 4 KiB, 8, 16, … on. 0: not known. */
+static ssize_t write_sizes_service_ns_mean_show(struct elevator_queue *eq, char *page)
+{
+	struct smartio *sio = eq->elevator_data;
+	ssize_t length = 0;
+	int size;
+
+	for (size = 0; size < SIO_WRITE_SIZES; size++)
+		length += sysfs_emit_at(page, length, "%llu%s", READ_ONCE(sio->policy.write_ns[size]),
+					size < SIO_WRITE_SIZES - 1 ? " " : "\n");
+	return length;
+}
+
 #define RW(name) __ATTR(name, 0644, name##_show, name##_store)
 #define RO(name) __ATTR(name, 0444, name##_show, NULL)
 #define RO_OF_KIND(kind)										\
@@ -132,6 +145,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO(writes_beside_reads_max),
 	RO(write_back_beside_reads_max),
 	RO(write_back_piece_bytes),
+	RO(write_sizes_service_ns_mean),
 	RO(held_for_readers_dispatches),
 	RO(read_gap_ns_mean),
 	RO(turns),

@@ -3,7 +3,7 @@
 # needs beside it.
 . "$(dirname "$0")/compare.sh"
 
-seconds=4
+seconds=2
 
 # Runs a command again and again until the reader of run $1 has ended, and prints what was written in MiB/s.
 beside() {
@@ -24,6 +24,7 @@ beside() {
     sleep 1
     before=$(awk '{ print $7 }' ${queue%/queue}/stat)
     paced_read $name
+    test -z "$SIO_DEBUG" || for f in write_back_piece_bytes write_sizes_service_ns_mean read_budget_write_back_ns write_back_beside_reads_max held_for_readers_dispatches rand_read_service_ns_sum rand_read_dispatched_requests reads_lost_ns_sum; do echo "$name $f $(cat $queue/iosched/$f 2>/dev/null)" >&2; done
     echo "== ${name}_mib_s $(awk -v before=$before -v seconds=$seconds '{ print ($7 - before) / 2048 / seconds }' ${queue%/queue}/stat)"
     kill $load
     wait

@@ -11,17 +11,18 @@
 /* The maximum of the budget, in service times of writes. */
 #define BUDGET_WRITES 2
 /* A device can still be busy with a write for this time after it has completed the write. */
-#define WRITE_ECHO_NS (10 * MS)
+#define WRITE_ECHO_NS (50 * MS)
 /* The maximum number of writes in flight during reads, even if the device takes more. */
 #define WINDOW_MAX 64
 /* Reads that are in debt by this many times the maximum wait make pieces of write-back smaller. */
-#define DEBT_WAITS 4
+#define DEBT_WAITS 2
 /* The margin grows by this part of the maximum wait with each such read, and shrinks by this part of itself with each other read, as
  * powers of two. */
 #define MARGIN_GROWS 5
 #define MARGIN_SHRINKS 5
 /* After this many reads that lose nothing beside full windows of write-back, its pieces get twice the size. */
 #define READS_TO_GROW 16
+#define READS_TO_SHRINK 8
 
 /* A device that takes few requests does not serve reads beside writes. */
 static u32 window_max(const struct sio_policy *policy)
@@ -54,11 +55,21 @@ static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u6
 	return since(item->writing_issued_ns, item->writing_came_ns) + slower;
 }
 
+/* The maximum of a budget. Pieces of write-back cost reads the time for which these may wait, and not that of large writes. */
+static s64 most_of(const struct sio_policy *policy, const struct sio_budget *budget)
+{
+	u64 cost = policy->write_service_ns, wait = policy->settings.write_wait_ns;
+
+	if (budget == &policy->budgets[SIO_WRITE_BACK] && policy->settings.pause_max_ns && cost > wait)
+		cost = wait;
+	return BUDGET_WRITES * (s64)cost;
+}
+
 /* Charges a read's loss to a budget, and adds what the read earned. Returns whether the budget is in debt. */
 static bool settle(struct sio_policy *policy, struct sio_budget *budget, u64 without_loss, u32 percent, u64 loss, bool is_used,
 		   bool is_aged)
 {
-	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)policy->settings.slice_ns;
+	s64 most = most_of(policy, budget), least = -(s64)policy->settings.slice_ns;
 	u64 earned;
 
 	if (percent <= 100 || (!loss && !is_used && budget->ns == most))
@@ -95,14 +106,14 @@ static void adapt_piece(struct sio_policy *policy, bool is_in_debt, bool is_used
 			policy->margin_ns += wait >> MARGIN_GROWS;
 		policy->reads_to_grow = READS_TO_GROW;
 		if (!--policy->reads_to_shrink) {
-			policy->reads_to_shrink = READS_TO_GROW;
+			policy->reads_to_shrink = READS_TO_SHRINK;
 			if (policy->piece_shift)
 				policy->piece_shift--;
 		}
 		return;
 	}
 	policy->margin_ns -= policy->margin_ns >> MARGIN_SHRINKS;
-	policy->reads_to_shrink = READS_TO_GROW;
+	policy->reads_to_shrink = READS_TO_SHRINK;
 	if (is_in_debt && policy->piece_shift > SIO_PIECE_SHIFT)
 		policy->piece_shift = SIO_PIECE_SHIFT;
 	if (is_in_debt && policy->piece_shift == SIO_PIECE_SHIFT) {

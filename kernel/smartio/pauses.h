@@ -53,6 +53,19 @@ static void learn_write(struct sio_policy *policy, const struct sio_item *item, 
 		policy->is_quiet_piece_stale = true;
 }
 
+/*
+ * Returns the time that the device needs for the data of a write, from its largest writes: it may complete small ones before, when
+ * they are in its buffer.
+ */
+static u64 data_time(const struct sio_policy *policy, u32 bytes)
+{
+	int size = SIO_WRITE_SIZES - 1;
+
+	while (size > 0 && !policy->write_ns[size])
+		size--;
+	return div_u64(policy->write_ns[size] * (bytes >> 9), 8U << size);
+}
+
 /* Returns the expected service time of a write, or 0 if no write was served yet. */
 static u64 write_time(const struct sio_policy *policy, u32 bytes)
 {
@@ -63,7 +76,7 @@ static u64 write_time(const struct sio_policy *policy, u32 bytes)
 		ns = policy->write_ns[near] >> (near - size);
 	for (near = size; near > 0 && !ns; near--)
 		ns = policy->write_ns[near - 1] << (size - near + 1);
-	return ns + div_u64(ns * (since(bytes, 4096ULL << size) >> 9), 8U << size);
+	return later(ns + div_u64(ns * (since(bytes, 4096ULL << size) >> 9), 8U << size), data_time(policy, bytes));
 }
 
 /* Whether a program reads, or has read recently and will probably read again. */
@@ -72,6 +85,13 @@ static bool is_reading(const struct sio_policy *policy, u64 now)
 	if (policy->queued_reads || policy->in_flight > policy->writes_in_flight)
 		return true;
 	return policy->last_read_ns && since(now, policy->last_read_ns) < policy->settings.pause_max_ns;
+}
+
+/* Records that write-back goes to the device. */
+static void use_time(struct sio_policy *policy, const struct sio_item *item, u64 now)
+{
+	if (!item->is_discard && is_reading(policy, now))
+		policy->busy_until_ns = later(policy->busy_until_ns, now) + data_time(policy, item->bytes);
 }
 
 /* Learns the pause before a read that came while no other read was waiting or in flight. */
@@ -173,9 +193,9 @@ static u64 held_for_reader(const struct sio_policy *policy, const struct sio_ite
 	if (budget->ns > 0)
 		may_lose = (u64)budget->ns < settings->write_wait_ns ? (u64)budget->ns : settings->write_wait_ns;
 	service = item->is_discard ? policy->discard_ns : write_time(policy, item->bytes);
-	if (now + service + policy->margin_ns <= expected + may_lose)
+	if (later(now, policy->busy_until_ns) + service + policy->margin_ns <= expected + may_lose)
 		return 0;
-	idle = policy->last_done_ns + later(settings->write_wait_ns, service) + policy->margin_ns;
+	idle = later(policy->last_done_ns, policy->busy_until_ns) + later(settings->write_wait_ns, service) + policy->margin_ns;
 	late = expected + policy->next_slack_ns;
 	/* If the reader is late, only reads that have lost too much keep the device for longer. */
 	if (now >= idle || (now >= late && budget->ns >= 0))

@@ -44,7 +44,7 @@ static void average_undisturbed(u64 *mean, u64 sample)
 	else if (sample < *mean)
 		*mean -= (*mean - sample) >> 2;
 	else
-		*mean += (sample - *mean) >> 6;
+		*mean += (sample - *mean) >> 8;
 }
 
 static u8 size_of(u32 bytes)
@@ -99,7 +99,7 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	/* The number of random reads of 4 KiB that fit into this time on the Galaxy S5. */
 	settings->turn_reads = 160;
 	settings->read_percent = 120;
-	settings->write_back_percent = 280;
+	settings->write_back_percent = 250;
 	settings->pause_max_ns = 100 * MS;
 	settings->write_wait_ns = 2 * MS;
 	settings->in_flight_max = depth;
@@ -126,7 +126,8 @@ void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u6
 	policy->current_queue = -1;
 	policy->budgets[SIO_SYNC].window = policy->budgets[SIO_WRITE_BACK].window = 1;
 	policy->piece_shift = SIO_PIECE_SHIFT;
-	policy->reads_to_grow = policy->reads_to_shrink = READS_TO_GROW;
+	policy->reads_to_grow = READS_TO_GROW;
+	policy->reads_to_shrink = READS_TO_SHRINK;
 }
 
 /* ---- requests come and go ---- */
@@ -260,7 +261,11 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 			policy->statistics.write_late_ns_max = later(policy->statistics.write_late_ns_max, late);
 		policy->has_written = true;
 		policy->is_latest_write_back = item->list == SIO_ASYNC_WRITES;
-		policy->write_back_in_flight += item->list == SIO_ASYNC_WRITES;
+		if (item->list == SIO_ASYNC_WRITES) {
+			policy->write_back_in_flight++;
+			if (policy->settings.pause_max_ns)
+				use_time(policy, item, now);
+		}
 		*served = now;
 		policy->sync_writes_in_a_row = item->list == SIO_SYNC_WRITES ? policy->sync_writes_in_a_row + 1 : 0;
 	} else {

@@ -227,6 +227,7 @@ struct sio_policy {
 	u64 last_read_ns, next_read_ns, next_slack_ns;
 	u32 next_process;
 	u64 last_done_ns;	/* when the last request completed */
+	u64 busy_until_ns;	/* when the device has probably ended with the data of all write-back */
 	u64 margin_ns;		/* how long before the next read a piece has to end; it grows while reads are in debt */
 	u64 last_alone_ns;	/* the time of a read like the last one, without writes */
 	/* Pieces of write-back have this power of two of their usual time, plus SIO_PIECE_SHIFT: more if they cost reads little, less

@@ -79,10 +79,11 @@ static u64 write_time(const struct sio_policy *policy, u32 bytes)
 	return later(ns + div_u64(ns * (since(bytes, 4096ULL << size) >> 9), 8U << size), data_time(policy, bytes));
 }
 
-/* Whether a program reads, or has read recently and will probably read again. */
+/* Whether a program reads, or has read recently and will probably read again. Programs of the idle class do not count. */
 static bool is_reading(const struct sio_policy *policy, u64 now)
 {
-	if (policy->queued_reads || policy->in_flight > policy->writes_in_flight)
+	if (policy->reads_queued[SIO_RT] || policy->reads_in_flight[SIO_RT] || policy->reads_queued[SIO_BE] ||
+	    policy->reads_in_flight[SIO_BE])
 		return true;
 	return policy->last_read_ns && since(now, policy->last_read_ns) < policy->settings.pause_max_ns;
 }

@@ -156,12 +156,10 @@ static void count_queued(struct sio_policy *policy, const struct sio_item *item,
 {
 	policy->queued += one;
 	policy->queues[item->queue].queued += one;
-	if (item->is_write) {
+	if (item->is_write)
 		policy->writes_queued[item->class] += one;
-	} else {
+	else
 		policy->reads_queued[item->class] += one;
-		policy->queued_reads += one;
-	}
 }
 
 void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
@@ -195,7 +193,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->read_done_ns[class] = 0;
 		learn_pause(policy, item, now);
 	}
-	if (!item->is_write)
+	if (!item->is_write && class != SIO_IDLE)
 		policy->last_read_ns = now;
 	/* The program has gone on with a write. */
 	if (item->is_write && policy->hold_process[class] == item->process)
@@ -332,11 +330,13 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return;
 	}
 	process_of(policy, item)->done_ns = now;
-	policy->last_read_ns = now;
+	if (class != SIO_IDLE)
+		policy->last_read_ns = now;
 	settle_read(policy, item, service, now);
 	if (policy->reads_in_flight[class] || policy->reads_queued[class])
 		return;
-	expect_read(policy, item, now);
+	if (class != SIO_IDLE)
+		expect_read(policy, item, now);
 	policy->read_done_ns[class] = now;
 	policy->hold_process[class] = item->process;
 	next = policy->writes_queued[class] ? oldest(policy, class, write_list(policy, class)) : NULL;

@@ -184,7 +184,7 @@ struct sio_policy {
 	u32 waiting[SIO_LISTS];
 	struct sio_streams streams[2];	/* reads, writes */
 	u64 inserted;
-	u32 queued, queued_reads;
+	u32 queued;
 	u32 reads_queued[SIO_CLASSES], writes_queued[SIO_CLASSES];
 	u32 in_flight;
 	u32 kind_in_flight[SIO_KINDS];

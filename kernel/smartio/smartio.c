@@ -201,16 +201,22 @@ static bool is_refused(const struct request_queue *q)
 }
 
 /*
- * Write-back gets at most this part of the tags. An fsync often waits for all write-back in the queue, because the journal orders
- * data of other files too; and a read that comes while nobody has read waits behind requests of the full size.
+ * Returns the part of the tags that write-back gets at most. An fsync often waits for all write-back in the queue, because the
+ * journal orders data of other files too. On a device that takes few requests, a read that comes while nobody has read also waits
+ * behind requests of the full size.
  */
-#define WRITE_BACK_PART 16
+static unsigned int write_back_part(const struct smartio *sio)
+{
+	u32 depth = sio->policy.settings.in_flight_max;
+
+	return depth && depth < SIO_READERS_MAX ? 16 : 8;
+}
 
 #if SIO_LINUX_7_3
 static void smartio_depth_updated(struct request_queue *q)
 {
 	q->async_depth = max(1U, (unsigned int)q->nr_requests * 3 / 4);
-	blk_mq_set_min_shallow_depth(q, max(1U, (unsigned int)q->nr_requests / WRITE_BACK_PART));
+	blk_mq_set_min_shallow_depth(q, max(1U, (unsigned int)q->nr_requests / write_back_part(smartio_of(q))));
 }
 
 static int smartio_init_sched(struct request_queue *q, struct elevator_queue *eq)
@@ -232,7 +238,7 @@ static void smartio_depth_updated(struct blk_mq_hw_ctx *hctx)
 	struct smartio *sio = smartio_of(hctx->queue);
 
 	sio->word_depth = sio_word_depth(hctx, 3, 4);
-	sio->async_word_depth = sio_word_depth(hctx, 1, WRITE_BACK_PART);
+	sio->async_word_depth = sio_word_depth(hctx, 1, write_back_part(sio));
 	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, sio->async_word_depth);
 }
 
@@ -289,7 +295,8 @@ static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (op_is_sync(opf) && !op_is_write(opf))
 		return;
 #if SIO_LINUX_7_3
-	data->shallow_depth = op_is_sync(opf) ? sio_tag_depth(data->q) : max(1U, (unsigned int)data->q->nr_requests / WRITE_BACK_PART);
+	data->shallow_depth = op_is_sync(opf) ? sio_tag_depth(data->q) :
+			      max(1U, (unsigned int)data->q->nr_requests / write_back_part(smartio_of(data->q)));
 #else
 	data->shallow_depth = op_is_sync(opf) ? smartio_of(data->q)->word_depth : smartio_of(data->q)->async_word_depth;
 #endif

@@ -10,7 +10,6 @@ beside() {
     name=$1
     shift
     sync
-    before=$(awk '{ print $7 }' ${queue%/queue}/stat)
     (
         trap 'kill $job 2>/dev/null; wait; exit' TERM
         while :; do
@@ -23,9 +22,7 @@ beside() {
     # The load has begun to write.
     sleep 1
     before=$(awk '{ print $7 }' ${queue%/queue}/stat)
-    test -z "$SIO_DEBUG" || for i in 1 2 3 4 5 6; do sleep 0.3; echo "$name sample $(cat $queue/iosched/write_back_piece_bytes $queue/iosched/held_for_readers_dispatches $queue/iosched/read_budget_write_back_ns $queue/iosched/reads_lost_ns_sum $queue/iosched/in_flight_requests $queue/iosched/rand_write_dispatched_requests $queue/iosched/seq_write_dispatched_requests | tr '\n' ' ')" >&2; done &
     paced_read $name
-    test -z "$SIO_DEBUG" || for f in write_back_piece_bytes write_sizes_service_ns_mean read_budget_write_back_ns write_back_beside_reads_max held_for_readers_dispatches rand_read_service_ns_sum rand_read_dispatched_requests reads_lost_ns_sum; do echo "$name $f $(cat $queue/iosched/$f 2>/dev/null)" >&2; done
     echo "== ${name}_mib_s $(awk -v before=$before -v seconds=$seconds '{ print ($7 - before) / 2048 / seconds }' ${queue%/queue}/stat)"
     kill $load
     wait

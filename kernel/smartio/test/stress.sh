@@ -127,8 +127,30 @@ if test -e /dev/mmcblk0; then
     check "mmcblk0: it takes two requests at once, whatever its driver says" $?
     verify mmcblk0 $seconds
     check "mmcblk0: four programs read back what they wrote" $?
+    # Write-back beside a reader that pauses: in pieces, until the scheduler ends.
+    whole=$(cat /sys/block/mmcblk0/queue/max_sectors_kb)
+    smallest=$whole
+    fio --name=paced --filename=/dev/mmcblk0 --direct=1 --bs=4k --size=16m --rw=randread --thinktime=500 --time_based \
+        --runtime=$seconds >/dev/null 2>&1 &
+    reader=$!
+    head -c 8388608 /dev/urandom >/tmp/random
+    while kill -0 $reader 2>/dev/null; do
+        dd if=/tmp/random of=/dev/mmcblk0 bs=1M seek=32 conv=notrunc,fsync 2>/dev/null &
+        writer=$!
+        while kill -0 $writer 2>/dev/null; do
+            now=$(cat /sys/block/mmcblk0/queue/max_sectors_kb)
+            test $now -ge $smallest || smallest=$now
+            sleep 0.02
+        done
+    done
+    dd if=/dev/mmcblk0 bs=1M skip=32 count=8 iflag=direct 2>/dev/null | cmp - /tmp/random
+    check "mmcblk0: what was written back beside a reader is read" $?
+    test $smallest -lt $whole
+    check "mmcblk0: write-back beside a reader goes in pieces (of $smallest KiB instead of $whole)" $?
     use mmcblk0 none
     check "mmcblk0: without a scheduler again" $?
+    test "$(cat /sys/block/mmcblk0/queue/max_sectors_kb)" = $whole
+    check "mmcblk0: requests have their full size again" $?
 else
     check "mmcblk0: the card is there" 1
 fi

@@ -100,11 +100,12 @@ pub const SMARTIO: &str = "smartio";
 /// writes on the same die. Therefore, all data is written before the measurement. The guest's processor
 /// serves the device and is too slow for UFS 3.1 at full speed, so this device is slowed down; the time
 /// limits of the schedulers are not scaled. The Galaxy S5 and the A1 card have one die. They have the options
-/// with which the policy was tuned.
-pub fn emulated(profile: &str) -> &'static str {
-    match profile {
-        "emmc51" => "--written 2GiB ",
-        "ufs31" => "--written 2GiB --dilate 2 ",
+/// with which the policy was tuned. In the part `pauses`, the eMMC is slowed down too: at full speed, a reader that
+/// wakes up beside a copy waits for the processor for longer than for the device.
+pub fn emulated(profile: &str, part: &str) -> &'static str {
+    match (profile, part) {
+        ("ufs31", _) | ("emmc51", "pauses") => "--written 2GiB --dilate 2 ",
+        ("emmc51", _) => "--written 2GiB ",
         _ => "",
     }
 }
@@ -168,7 +169,7 @@ impl Cell {
 fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Result<String> {
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
     let fs = if super::HAS_LARGE_REQUESTS.contains(&cell.part) { "--fs ext4 --mount " } else { "" };
-    let how = emulated(cell.profile);
+    let how = emulated(cell.profile, cell.part);
     let script = format!(
         "{load}fonio device emulate {} {how}{fs}--scheduler none -- sh \"$PWD/guest/{}\" \"$@\"",
         cell.profile,

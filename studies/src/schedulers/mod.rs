@@ -130,8 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "Profile {profile}: sha256 of `fonio device show {profile} --toml`: {}",
             digest_of(&fonio, profile)?
         );
-        if !emulated(profile).is_empty() {
-            println!("  emulated with {}", emulated(profile).trim_end());
+        for part in PARTS.map(|(part, _)| part) {
+            if !emulated(profile, part).is_empty() {
+                println!("  {part}: emulated with {}", emulated(profile, part).trim_end());
+            }
         }
     }
     println!("The policy was tuned on {TUNED_ON} only.\n");
@@ -150,7 +152,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let module =
             if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
         let scripts = cell.scripts().iter().map(|name| scripts[name].as_slice());
-        let inputs: Vec<u8> = scripts.chain([emulated(cell.profile).as_bytes()]).flatten().copied().collect();
+        let inputs: Vec<u8> =
+            scripts.chain([emulated(cell.profile, cell.part).as_bytes()]).flatten().copied().collect();
         format!("{module}-{program}-{}", short(&inputs))
     };
     let started = Instant::now();

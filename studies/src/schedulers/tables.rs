@@ -64,7 +64,13 @@ const FILES: [Column; 4] = [
 /// Readers with pauses of 0.1 to 20 ms, beside the write-back of a copy, beside fsyncs, and beside discards
 /// (ext4).
 const PAUSES: [Column; 16] = [
-    Column("pauses of 0.1 ms, a copy: reads, times as long as alone", "pauses", "copy-100 read", Alone("alone-100 read"), 2),
+    Column(
+        "pauses of 0.1 ms, a copy: reads, times as long as alone",
+        "pauses",
+        "copy-100 read",
+        Alone("alone-100 read"),
+        2,
+    ),
     Column("copied, share of alone", "pauses", "copy-100_mib_s", Alone("copy-alone_mib_s"), 2),
     Column("fsyncs: reads", "pauses", "commits-100 read", Alone("alone-100 read"), 2),
     Column("discards: reads", "pauses", "discards-100 read", Alone("alone-100 read"), 2),

@@ -63,7 +63,8 @@ fn measure(settings: &str, device: &Device, mut pause: impl FnMut() -> u64) -> M
             next_id += 1;
         }
         while back < QUEUED {
-            let piece: u64 = driver.event(&format!("piece {now}")).expect("an answer").parse().expect("a size");
+            let piece: u64 =
+                driver.event(&format!("piece {now}")).expect("an answer").parse().expect("a size");
             let bytes = if piece == 0 { LARGE } else { piece.min(LARGE) };
             driver.event(&format!(
                 "insert {now} id={next_id} write async sector={sector} bytes={bytes} process={WRITE_BACK} be4"

@@ -3,12 +3,10 @@
 # needs beside it.
 . "$(dirname "$0")/compare.sh"
 
-seconds=2
-
-# Runs a command again and again until the reader of run $1 has ended, and prints what was written in MiB/s.
+# NAME SECONDS COMMAND…: runs a command again and again for a second, then beside the reader, and prints what was written in MiB/s.
 beside() {
-    name=$1
-    shift
+    name=$1 seconds=$2
+    shift 2
     sync
     (
         trap 'kill $job 2>/dev/null; wait; exit' TERM
@@ -19,10 +17,9 @@ beside() {
         done
     ) >/dev/null 2>&1 &
     load=$!
-    # The load has begun to write.
     sleep 1
     before=$(awk '{ print $7 }' ${queue%/queue}/stat)
-    paced_read $name
+    paced_read $name $seconds
     echo "== ${name}_mib_s $(awk -v before=$before -v seconds=$seconds '{ print ($7 - before) / 2048 / seconds }' ${queue%/queue}/stat)"
     kill $load
     wait
@@ -30,12 +27,13 @@ beside() {
     sync
 }
 
+# NAME SECONDS: reads with pauses; without pauses, nothing.
 paced_read() {
     case $pause in
-    none) sleep $seconds ;;
+    none) sleep $2 ;;
     *)
         fio --output-format=json --bs=4k --norandommap --randseed=$start --name=$1 --rw=randread --direct=1 --ioengine=psync \
-            --filename=data --size=32m --thinktime=$((pause + (start * 37) % 16)) --time_based --runtime=$seconds $of_reader
+            --filename=data --size=32m --thinktime=$((pause + (start * 37) % 16)) --time_based --runtime=$2 $of_reader
         ;;
     esac
 }
@@ -55,12 +53,12 @@ discards() {
 
 pauses() {
     pause=none
-    beside copy-alone copy
+    beside copy-alone 2 copy
     for pause in 100 1000 5000 20000; do
-        paced_read alone-$pause
-        beside copy-$pause copy
-        beside commits-$pause commits
-        beside discards-$pause discards
+        paced_read alone-$pause 1
+        beside copy-$pause 2 copy
+        beside commits-$pause 1 commits
+        beside discards-$pause 1 discards
     done
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
 
-use super::cell::VARIANTS;
+use super::cell::{SMARTIO, VARIANTS};
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
@@ -120,7 +120,14 @@ pub(super) fn show(profile: &str, results: &Results, command: &str, is_complete:
             }
         }
         if !result.rows.is_empty() {
-            result.keep(is_complete && is_shown)?;
+            let measured = |name: &str| {
+                result.rows.iter().any(|row| row.name == name && !row.cells.contains(&Cell::from("–")))
+            };
+            let has_all = VARIANTS
+                .iter()
+                .filter(|variant| variant.is_stock || variant.name == SMARTIO)
+                .all(|variant| measured(variant.name));
+            result.keep((is_complete || has_all) && is_shown)?;
         }
     }
     Ok(())

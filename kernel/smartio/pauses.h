@@ -19,6 +19,8 @@ static const u16 PIECES[] = { 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256
  * to this many times the wait of other reads, if writes keep this share of their rate. */
 #define QUIET_WAITS 4
 #define QUIET_PERCENT 95
+/* Larger writes must have been observed first: the time of small ones says little about theirs. */
+#define QUIET_SIZE_KNOWN 6
 /* That limit is computed again after this many writes. */
 #define QUIET_WRITES 32
 /* A program whose pauses are unknown is expected to read again after this time. */
@@ -53,16 +55,24 @@ static void learn_write(struct sio_policy *policy, const struct sio_item *item, 
 		policy->is_quiet_piece_stale = true;
 }
 
+/* Returns the class of the largest writes whose time is known. */
+static u8 largest_known(const struct sio_policy *policy)
+{
+	u8 size = SIO_WRITE_SIZES - 1;
+
+	while (size > 0 && !policy->write_ns[size])
+		size--;
+	return size;
+}
+
 /*
  * Returns the time that the device needs for the data of a write, from its largest writes: it may complete small ones before, when
  * they are in its buffer.
  */
 static u64 data_time(const struct sio_policy *policy, u32 bytes)
 {
-	int size = SIO_WRITE_SIZES - 1;
+	u8 size = largest_known(policy);
 
-	while (size > 0 && !policy->write_ns[size])
-		size--;
 	return div_u64(policy->write_ns[size] * (bytes >> 9), 8U << size);
 }
 
@@ -168,7 +178,7 @@ u32 sio_piece_bytes(struct sio_policy *policy, u64 now)
 		policy->is_piece_stale = false;
 		return policy->piece_bytes;
 	}
-	if (policy->is_quiet_piece_stale)
+	if (policy->is_quiet_piece_stale && largest_known(policy) >= QUIET_SIZE_KNOWN)
 		policy->quiet_piece_bytes = choose_piece(policy, QUIET_WAITS * settings->write_wait_ns, QUIET_PERCENT);
 	policy->is_quiet_piece_stale = false;
 	return policy->quiet_piece_bytes;

@@ -123,12 +123,12 @@ reads_of() {
 
 # A memory card behind the kernel's MMC driver, which says that it takes 64 requests.
 if test -e /dev/mmcblk0; then
+    whole=$(cat /sys/block/mmcblk0/queue/max_sectors_kb)
     use mmcblk0 smartio && test "$(cat /sys/block/mmcblk0/mq/0/nr_tags) $(cat /sys/block/mmcblk0/queue/iosched/device_requests_max)" = "64 2"
     check "mmcblk0: it takes two requests at once, whatever its driver says" $?
     verify mmcblk0 $seconds
     check "mmcblk0: four programs read back what they wrote" $?
     # Write-back beside a reader that pauses: in pieces, until the scheduler ends.
-    whole=$(cat /sys/block/mmcblk0/queue/max_sectors_kb)
     smallest=$whole
     fio --name=paced --filename=/dev/mmcblk0 --direct=1 --bs=4k --size=16m --rw=randread --thinktime=500 --time_based \
         --runtime=$seconds >/dev/null 2>&1 &

@@ -197,6 +197,33 @@ impl Archive {
         new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
+    /// Unpacks `packages` without their dependencies into the folder `root`, without installing anything. A
+    /// package that an earlier call has unpacked into this folder is not downloaded again. Fails if the archive
+    /// lacks a package or cannot be reached.
+    pub fn unpack_alone(
+        &self,
+        packages: &[&str],
+        root: &Path,
+        announce: &dyn Fn(&str),
+    ) -> Result<(), LabError> {
+        let there = root.join("unpacked-alone");
+        let new: Vec<&str> =
+            packages.iter().filter(|package| !there.join(package).exists()).copied().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        fs::create_dir_all(&there).map_err(LabError::system("make", &there))?;
+        self.refresh(announce)?;
+        announce(&format!("fetching Debian packages for {}: {} …", self.architecture, new.join(", ")));
+        let scratch = self.scratch()?;
+        self.fetch(self.apt("apt-get").arg("download").args(&new).current_dir(scratch.path()))?;
+        for archive in entries(scratch.path())? {
+            programs::output(Command::new("dpkg").arg("-x").args([archive.as_path(), root]), "dpkg")?;
+        }
+        new.iter().try_for_each(|package| touch(&there.join(package)))
+    }
+
     /// Returns the folder with the sources of `package`, including Debian's patches, downloading them the
     /// first time. Fails if the archive lacks the package or cannot be reached, or if `dpkg-source` is not
     /// installed.

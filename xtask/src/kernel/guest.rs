@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use fonio_lab::{Archive, Guest, Initramfs, Shape, Task};
+use fonio_lab::{Architecture, Archive, Guest, Initramfs, KernelFiles, Shape, Task};
 
 use crate::process;
 use crate::smartio::{Built, sources};
@@ -11,7 +11,7 @@ use crate::smartio::{Built, sources};
 const MEMORY_MIB: u64 = 2048;
 /// The size of the guest's card in bytes. It must be a power of two.
 const CARD_BYTES: u64 = 256 << 20;
-/// The folder in the guest where the script looks for the module.
+/// The folder in a guest where the script looks for the module.
 const FOLDER: &str = "/root/smartio";
 
 /// Runs the stress test in a guest with two processors. Returns whether all checks passed.
@@ -45,6 +45,35 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
         .map(str::to_owned);
     let task = Task { words: &words, folder: &place, bring: &[], to: Path::new("/") };
     println!("SmartIO on Linux {} (Debian's {}):", built.files.release, built.kernel.version);
+    let stop = process::outlive_signals()?;
+    let ended = guest.run(&archive, &task, &stop, &announce)?;
+    println!("  {:.0} s in the guest, {:.0} s here\n", ended.took_s, ended.host_s);
+    Ok(ended.code == 0)
+}
+
+/// Runs a shorter test (`kernel/smartio/test/basic.sh`) in a guest of arm64, whose only program is busybox.
+/// Returns whether all checks passed.
+pub fn test_on_arm64(release: &str, kernel: KernelFiles, module: &Path, rounds: u32) -> Result<bool> {
+    let announce = |text: &str| eprintln!("{text}");
+    let archive = Archive::open()?.for_architecture(Architecture::Arm64)?;
+    let mut files = Initramfs::new(&archive.userland(&["busybox-static"], &announce)?)?;
+    let place = PathBuf::from(FOLDER);
+    files.add_copy(module, &place.join("module/smartio-iosched.ko"))?;
+    files.add_copy(&sources().join("test/basic.sh"), &place.join("basic.sh"))?;
+    let guest = Guest {
+        kernel,
+        shape: Shape::Test,
+        memory_mib: MEMORY_MIB,
+        modules: vec!["null_blk"],
+        wishes: Vec::new(),
+        files,
+        disks: Vec::new(),
+        programs: None,
+        card: None,
+    };
+    let words = ["sh", "basic.sh", &rounds.to_string()].map(str::to_owned);
+    let task = Task { words: &words, folder: &place, bring: &[], to: Path::new("/") };
+    println!("SmartIO on Linux {release}:");
     let stop = process::outlive_signals()?;
     let ended = guest.run(&archive, &task, &stop, &announce)?;
     println!("  {:.0} s in the guest, {:.0} s here\n", ended.took_s, ended.host_s);

@@ -19,6 +19,10 @@ const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.8
 const THROUGHPUT: f64 = 0.97;
 /// Goal: the processor time per request is at most this multiple of mq-deadline's processor time per request.
 const COST: f64 = 1.10;
+/// Goal: reads with pauses take at most this multiple of their time alone.
+const PAUSED: f64 = 3.0;
+/// Goal: a copy beside such reads keeps at least this share of its rate.
+const COPIED: f64 = 0.6;
 /// The parts of the comparison with concurrent reads and writes, each with the name of the run.
 const BESIDE: [(&str, &str); 6] =
     [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
@@ -138,6 +142,9 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                 );
             }
         }
+        if let Some(values) = of(SMARTIO, "pauses") {
+            show_pauses(profile, values);
+        }
         let p99 = |variant| of(variant, "files")?.get("copy fsync p99");
         if let (Some(own), Some(deadline)) = (p99(SMARTIO), p99("mq-deadline")) {
             let (outcome, change) = at_most(own, deadline);
@@ -157,6 +164,40 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
         }
     }
     show_cost(results);
+}
+
+/// Shows whether a reader that pauses is slowed down little by other loads, and whether a copy beside it keeps most
+/// of its rate.
+fn show_pauses(profile: &str, values: &Values) {
+    for pause_us in [100, 1_000, 5_000, 20_000] {
+        for load in ["copy", "commits", "discards"] {
+            let (beside, alone) = (format!("{load}-{pause_us} read"), format!("alone-{pause_us} read"));
+            let Some(times) = slowdowns(values, &beside, &alone) else { continue };
+            let (outcome, change) = at_most(&times, &vec![PAUSED; times.len()]);
+            say(
+                outcome,
+                &format!(
+                    "{profile}: reads with pauses of {pause_us} µs beside {load}: {:.2} times as long as alone, at most {PAUSED} (of \
+                     that bound {})",
+                    middle(&times),
+                    interval(&change)
+                ),
+            );
+        }
+        let Some(shares) = slowdowns(values, &format!("copy-{pause_us}_mib_s"), "copy-alone_mib_s") else {
+            continue;
+        };
+        let (outcome, change) = at_most(&vec![COPIED; shares.len()], &shares);
+        say(
+            outcome,
+            &format!(
+                "{profile}: the copy beside reads with pauses of {pause_us} µs keeps {:.2} of its rate, at least {COPIED} (this limit \
+                 divided by the share: {})",
+                middle(&shares),
+                interval(&change)
+            ),
+        );
+    }
 }
 
 /// Shows whether the slowdowns of reads and writes are at most those of the study's own SmartIO on the

@@ -19,7 +19,7 @@ const FACTS: Facts = Facts {
     fixes: &[
         SettingFix {
             name: SMARTIO,
-            does: "the scheduler SmartIO, a module that comes with fonio's sources: dispatches reads before writes, and writes wait for a bounded time",
+            does: "the scheduler SmartIO, a module that comes with fonio's sources: dispatches reads before writes, writes wait for a bounded time, and large writes of the page cache are split while a program reads",
             needs: "a disk, and the kernel module smartio-iosched",
             source: "Nguyen et al. (MobiSys 2015)",
             ..OF_LINUX

@@ -39,7 +39,9 @@ const LAYERS: &[&str] = &[
     "storebench-document: core",
     "bench: core host machine sim storebench-document system workload",
     "experiment: analysis bench core emulator host machine processor record recording report sim system workload",
-    "fonio: analysis android bench bfuse core emulator experiment export host lab machine processor record recorder recording report sim \
+    "input: analysis core recording system trace watch",
+    "python: analysis core input recording report sim system trace",
+    "fonio: analysis android bench bfuse core emulator experiment export host input lab machine processor record recorder recording report sim \
      storebench-document sync-policy system trace watch workload",
     "results: core storebench-document",
     "testing:",

@@ -74,13 +74,13 @@ class Deadline:
             if request is not None:
                 self._batch = (direction, gone + 1)
                 return self._sides[direction].take(request)
-        direction = self._next_direction()
-        if direction is None:
+        new = self._next_direction()
+        if new is None:
             return None
-        side = self._sides[direction]
+        side = self._sides[new]
         inserted, oldest = next(iter(side.by_age.values()))
-        has_expired = inserted + self.EXPIRE_NS[direction] <= now
-        self._batch = (direction, 1)
+        has_expired = inserted + self.EXPIRE_NS[new] <= now
+        self._batch = (new, 1)
         return side.take(oldest if has_expired else side.next_in_order() or oldest)
 
     def _next_direction(self) -> str | None:

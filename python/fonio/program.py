@@ -23,7 +23,7 @@ def _program(program: str | os.PathLike[str] | None) -> str:
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     # 3: the measurement is not valid; its recording or report says why.
     if done.returncode in (2, 125, 126, 127):
         said = done.stderr.strip() or f"exit code {done.returncode}"

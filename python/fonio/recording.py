@@ -14,7 +14,7 @@ from fonio.table import Table
 Path = str | os.PathLike[str]
 
 
-def open(  # noqa: A001: the name says what it does, as in `tarfile.open`
+def open(  # noqa: A001
     path: Path | Sequence[Path],
     *,
     format: str | None = None,  # noqa: A002
@@ -102,7 +102,12 @@ class Recording:
         if is_complete and self._report is not None:
             return self._report
         explained = self._native.explain(
-            *(list(names) for names in lists),
+            devices=list(devices),
+            comms=list(processes),
+            tids=list(tids),
+            units=list(units),
+            files=list(files),
+            ops=list(ops),
             from_ns=None if since_s is None else round(since_s * 1e9),
             until_ns=None if until_s is None else round(until_s * 1e9),
         )

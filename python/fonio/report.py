@@ -13,8 +13,6 @@ from fonio import _fonio
 if TYPE_CHECKING:
     import os
 
-    from fonio.recording import Recording
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -91,8 +89,14 @@ class Finding:
 
 
 def _figure(row: dict[str, Any]) -> Figure:
-    names = ("name", "label", "unit", "better", "value", "text")
-    return Figure(**{name: row.get(name) for name in names})
+    return Figure(
+        name=row["name"],
+        label=row["label"],
+        unit=row["unit"],
+        better=row.get("better"),
+        value=row.get("value"),
+        text=row["text"],
+    )
 
 
 def _finding(row: dict[str, Any]) -> Finding:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fonio import _fonio
-from fonio.device_profile import Profile, profile as profile_of
+from fonio.device_profile import profile as profile_of
 from fonio.report import Report, analyse
 from fonio.table import Table
 
@@ -78,9 +78,10 @@ class ClosedLoop(_fonio.ClosedLoop):
             raise ValueError(f"reads must be a share from 0 to 1, not {reads}")
         think = (think_ns, think_ns) if isinstance(think_ns, int) else think_ns
         percent = round(reads * 100)
-        return super().__new__(
+        made: ClosedLoop = super().__new__(
             cls, count, size, percent, order == "random", depth, start, range, think, process, priority, sync
         )
+        return made
 
 
 def schedulers() -> list[str]:
@@ -195,13 +196,21 @@ def simulate(
 class Sweep:
     """The results of a sweep: one summary for each combination."""
 
-    def __init__(self, summaries: list[dict[str, Any]], varied: list[dict[str, Any]], seconds: float) -> None:
+    def __init__(
+        self,
+        summaries: list[dict[str, Any]],
+        varied: list[dict[str, Any]],
+        seconds: float,
+        processor_seconds: list[float],
+    ) -> None:
         self.summaries = summaries
         """The summaries, as of `Simulation.summary`, in the order of the combinations."""
         self.varied = varied
         """The varied settings of each combination."""
         self.seconds = seconds
         """The elapsed time of all runs."""
+        self.processor_seconds = processor_seconds
+        """The processor time of each run."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row for each combination: the varied settings, times in nanoseconds, wear and amplification."""
@@ -248,10 +257,10 @@ def sweep(
     """Simulates every combination of profiles, changes, schedulers, depths and seeds, on all processors.
 
     `changes` maps keys of profiles to the values to try: `{"ftl.spare": ["7 %", "28 %"]}`. `threads` is the number of
-    threads; by default, the number of processors that this process may use. The other arguments are those of `simulate`.
-    The results do not depend on the number of threads.
+    threads; by default, the number of processors that this process may use. The other arguments are those of
+    `simulate`. The results do not depend on the number of threads.
     """
-    several = list(profiles) if isinstance(profiles, (list, tuple)) else [profiles]
+    several: list[Any] = list(profiles) if isinstance(profiles, (list, tuple)) else [profiles]
     names = [schedulers] if isinstance(schedulers, str) else list(schedulers)
     grid = changes or {}
     cells, varied = [], []
@@ -271,4 +280,5 @@ def sweep(
     count = threads or len(os.sched_getaffinity(0))
     size = None if capacity is None else str(capacity)
     results, seconds = _fonio.sweep(cells, loads, size, before, count)
-    return Sweep([json.loads(text) for text, _ in results], varied, seconds)
+    summaries = [json.loads(text) for text, _ in results]
+    return Sweep(summaries, varied, seconds, [used for _, used in results])

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from conftest import RECORDING, ROOT
+from inputs import RECORDING, ROOT
 
 import fonio
 from fonio import plot

@@ -9,13 +9,16 @@ import duckdb
 import polars
 import pyarrow
 import pytest
-from conftest import BLKTRACE, FTRACE, INPUTS, RECORDING, STALL, TRACES
+from inputs import BLKTRACE, FTRACE, INPUTS, RECORDING, STALL, TRACES
 
 import fonio
 
 
 def test_the_package_is_imported_without_the_native_module():
-    code = "import fonio, sys; assert 'fonio._fonio' not in sys.modules; fonio.profiles; assert 'fonio._fonio' in sys.modules"
+    code = (
+        "import fonio, sys; assert 'fonio._fonio' not in sys.modules; "
+        "fonio.profiles; assert 'fonio._fonio' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'opne'"):
         fonio.opne  # noqa: B018
@@ -66,7 +69,7 @@ def test_every_library_reads_the_same_table(path):
     recording = fonio.open(path)
     requests = recording.requests
     arrow, frame = requests.to_arrow(), requests.to_polars()
-    (rows, size), = duckdb.sql("SELECT count(*), sum(bytes)::BIGINT FROM requests").fetchall()
+    ((rows, size),) = duckdb.sql("SELECT count(*), sum(bytes)::BIGINT FROM requests").fetchall()
     assert rows == arrow.num_rows == frame.height == len(requests.to_pandas())
     assert size == frame["bytes"].sum() == pyarrow.compute.sum(arrow["bytes"]).as_py()
     totals = recording.report().analysis["totals"]
@@ -179,10 +182,9 @@ def test_a_command_is_recorded(program, tmp_path):
         fonio.record("true", out=tmp_path / "x", program="no-such-fonio")
     with pytest.raises(fonio.FonioError, match="--no-such-option"):
         fonio.record("true", out=tmp_path / "x", options=["--no-such-option"], program=program)
+    command = f"dd if=/dev/zero of={tmp_path}/data bs=64k count=16 conv=fsync"
     try:
-        recording = fonio.record(
-            f"dd if=/dev/zero of={tmp_path}/data bs=64k count=16 conv=fsync", out=tmp_path / "recording", program=program
-        )
+        recording = fonio.record(command, out=tmp_path / "recording", program=program)
     except fonio.FonioError as error:
         pytest.skip(f"this machine cannot record: {error}")
     assert recording.kind == "recording" and recording.meta["command"]

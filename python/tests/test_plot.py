@@ -1,7 +1,7 @@
 """Charts: they show the numbers of the report, in both libraries."""
 
 import pytest
-from conftest import BLKTRACE, RECORDING
+from inputs import BLKTRACE, RECORDING
 
 import fonio
 from fonio import plot
@@ -30,11 +30,11 @@ def test_the_charts_show_the_numbers_of_the_report():
         assert times[-1] >= group["response_ns"]["max"] / 1e6
     points = data.over_time(analysis).series
     assert sum(len(x) for x, _ in points.values()) == analysis["points"]["of_requests"]
-    (cells, _), = data.addresses(analysis, 0, "write").series.values()
-    assert sum(map(sum, cells)) * (1 << 20) == pytest.approx(analysis["totals"]["write_bytes"])
+    ((cells, _),) = data.addresses(analysis, 0, "write").series.values()
+    assert sum(map(sum, cells)) * 1024 == pytest.approx(analysis["totals"]["write_bytes"])
     waited = sum(sum(seconds) for _, seconds in data.waits(analysis).series.values())
     assert waited == pytest.approx(sum(program["time_ns"] for program in analysis["blocked"]["programs"]) / 1e9)
-    (_, shares), = data.depths(analysis, 0).series.values()
+    ((_, shares),) = data.depths(analysis, 0).series.values()
     assert sum(shares) == pytest.approx(1)
 
 

@@ -7,7 +7,7 @@ import signal
 import duckdb
 import polars
 import pytest
-from conftest import BLKTRACE, RECORDING
+from inputs import BLKTRACE, RECORDING
 
 import fonio
 from fonio.models import Bast, Deadline, Fifo
@@ -20,7 +20,8 @@ MIXED = [
 
 
 def times(simulation):
-    return simulation.requests.to_polars().select("op", "sector", "bytes", "queued_ns", "issued_ns", "completed_ns", "tid")
+    columns = ("op", "sector", "bytes", "queued_ns", "issued_ns", "completed_ns", "tid")
+    return simulation.requests.to_polars().select(columns)
 
 
 def test_the_same_arguments_give_the_same_result():
@@ -34,9 +35,10 @@ def test_the_same_arguments_give_the_same_result():
 
 def test_the_numbers_of_a_result_agree_with_its_requests():
     result = fonio.simulate("sd_a1", MIXED, "mq-deadline", capacity="32 MiB", samples=50)
-    requests, summary = result.requests, result.summary
+    requests, summary = result.requests, result.summary  # noqa: F841
     query = """
-        SELECT op, count(*), sum(bytes)::BIGINT, quantile_disc(completed_ns - queued_ns, 0.99), max(issued_ns - queued_ns)
+        SELECT op, count(*), sum(bytes)::BIGINT,
+               quantile_disc(completed_ns - queued_ns, 0.99), max(issued_ns - queued_ns)
         FROM requests GROUP BY op ORDER BY op
     """
     assert duckdb.sql(query).fetchall() == [
@@ -78,7 +80,10 @@ def test_a_translation_layer_in_python_does_the_same_as_the_model():
     python = fonio.simulate(profile, load, capacity="64 MiB", seed=5, ftl=layer)
     assert times(python).equals(times(shipped))
     assert python.counters == shipped.counters and python.summary["blocks"] == shipped.summary["blocks"]
-    assert shipped.counters["full_merges"] > 0 and shipped.counters["switch_merges"] + shipped.counters["partial_merges"] > 0
+    assert (
+        shipped.counters["full_merges"] > 0
+        and shipped.counters["switch_merges"] + shipped.counters["partial_merges"] > 0
+    )
 
 
 def test_a_recording_is_replayed_and_rows_keep_their_order():
@@ -93,10 +98,16 @@ def test_a_recording_is_replayed_and_rows_keep_their_order():
 
 
 def test_tables_of_other_libraries_and_types():
-    columns = {"op": ["read", "write", "flush"], "sector": [0, 8, 0], "bytes": [4096, 4096, 0], "queued_ns": [0, 10, 20]}
+    columns = {
+        "op": ["read", "write", "flush"],
+        "sector": [0, 8, 0],
+        "bytes": [4096, 4096, 0],
+        "queued_ns": [0, 10, 20],
+    }
     polars_table = polars.DataFrame(columns)
     expected = times(fonio.simulate("sd_a1", polars_table))
-    narrow = polars_table.with_columns(polars.col("op").cast(polars.Categorical), polars.col("bytes").cast(polars.UInt16))
+    op, size = polars.col("op").cast(polars.Categorical), polars.col("bytes").cast(polars.UInt16)
+    narrow = polars_table.with_columns(op, size)
     for table in (narrow, polars_table.to_arrow(), polars_table.to_pandas(), duckdb.sql("FROM polars_table")):
         assert times(fonio.simulate("sd_a1", table)).equals(expected), type(table)
     for changes, message in (

@@ -19,9 +19,7 @@ FILL = [fonio.ClosedLoop(256, size=512 << 10, order="sequential"), fonio.ClosedL
 
 def runs(spare, seeds):
     profile = fonio.profile("sd_a1", {"ftl.spare": spare})
-    return [
-        fonio.simulate(profile, LOAD, seed=seed, capacity="128 MiB", prepare=FILL).report() for seed in seeds
-    ]
+    return [fonio.simulate(profile, LOAD, seed=seed, capacity="128 MiB", prepare=FILL).report() for seed in seeds]
 
 
 before = runs("7 %", range(1, 6))

@@ -24,8 +24,8 @@ for row in rows:
     print(f"{row['profile']:>10}: write response {median:8.1f} ms median, {worst:8.1f} ms 99th percentile")
 
 # %% [markdown]
-# These requests were recorded on a slow card, with programs that waited for it. On a faster card the programs would issue
-# their requests sooner, so compare response times, not run times. `fonio replay` runs a recording with its waits.
+# These requests were recorded on a slow card, with programs that waited for it. On a faster card the programs would
+# issue their requests sooner, so compare response times, not run times. `fonio replay` runs a recording with its waits.
 
 # %%
 order = [row["profile"] for row in rows]

@@ -117,9 +117,17 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, or map files.
-const MAY_HOLD_UNSAFE: &[&str] =
-    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
+/// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, map files, or
+/// exchange tables with Python.
+const MAY_HOLD_UNSAFE: &[&str] = &[
+    "fonio-record",
+    "fonio-host",
+    "fonio-emulator",
+    "fonio-bfuse",
+    "fonio-python",
+    "fonio-sqlite-sync",
+    "fonio-studies",
+];
 
 /// Texts that print. Names from strangers must not reach a terminal raw, so only the files below print, and they
 /// escape what they print (`fonio_core::untrusted`).

@@ -29,7 +29,7 @@ def _drawn(chart: Any, backend: str) -> Any:
 
 
 def how_long_did_requests_take(source: Any, *, time: str = "response", backend: str = "matplotlib") -> Any:
-    """Draws the share of requests (vertical) that took at most a time (horizontal, logarithmic): an ECDF for each class.
+    """Draws the share of requests (vertical) that took at most a time (horizontal): an ECDF for each class.
 
     `time` is `response` (queued to completed) or `service` (issued to completed).
     """

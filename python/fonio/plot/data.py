@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +33,12 @@ class Chart:
     x: str
     """The title of the horizontal axis, with its unit."""
     y: str
-    series: dict[str, tuple[Sequence[Any], Sequence[Any]]] = field(default_factory=dict)
+    series: Mapping[str, tuple[Sequence[Any], Sequence[Any]]] = field(default_factory=dict)
     """The values of each series. In a map, the only series has the rows of cells, and the two ranges."""
     log_x: bool = False
     log_y: bool = False
+    base_x: int = 10
+    """The base of the ticks of a logarithmic horizontal axis."""
     note: str = ""
     """What the reader must know about the numbers."""
 
@@ -103,6 +105,7 @@ def size_and_latency(analysis: dict[str, Any]) -> Chart:
         },
         log_x=True,
         log_y=True,
+        base_x=2,
         note=_sampled(analysis),
     )
 
@@ -122,13 +125,13 @@ def addresses(analysis: dict[str, Any], device: int, op: str) -> Chart:
     columns, rows = found["columns"], found["rows"]
     cells = found[f"{op}_bytes"]
     # The analysis stores the map row by row.
-    mebibytes = [[cell / (1 << 20) for cell in cells[row * columns : (row + 1) * columns]] for row in range(rows)]
+    kibibytes = [[cell / 1024 for cell in cells[row * columns : (row + 1) * columns]] for row in range(rows)]
     start = found["start_ns"] / 1e9
     times = (start, start + columns * found["column_ns"] / 1e9)
     first = found["first_sector"] * 512 / 1e9
     places = (first, first + rows * found["row_sectors"] * 512 / 1e9)
     title = f"Which addresses were {'read' if op == 'read' else 'written'}?"
-    return Chart("map", title, "time (s)", "address (GB)", {"MiB": (mebibytes, (times, places))})
+    return Chart("map", title, "time (s)", "address (GB)", {"KiB": (kibibytes, (times, places))})
 
 
 def waits(analysis: dict[str, Any]) -> Chart:

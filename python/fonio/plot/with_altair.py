@@ -48,9 +48,7 @@ def _marks(chart: Chart) -> Any:
             color=altair.Color("series:N", title=None),
             tooltip=["x:N", "series:N", "y:Q"],
         )
-    return base.mark_bar(color="#0072B2").encode(
-        x=altair.X("x:O", title=chart.x), y=y, tooltip=["x:O", "y:Q"]
-    )
+    return base.mark_bar(color="#0072B2").encode(x=altair.X("x:O", title=chart.x), y=y, tooltip=["x:O", "y:Q"])
 
 
 def _map(chart: Chart) -> Any:

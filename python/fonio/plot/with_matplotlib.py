@@ -8,6 +8,7 @@ from fonio.plot.data import COLOURS, Chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -22,15 +23,26 @@ def draw(chart: Chart) -> Figure:
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
     if chart.log_x:
-        axes.set_xscale("log")
+        axes.set_xscale("log", base=chart.base_x)
+        _plain(axes.xaxis)
     if chart.log_y:
         axes.set_yscale("log")
+        _plain(axes.yaxis)
     if len(chart.series) > 1:
-        axes.legend(frameon=False, fontsize="small")
+        # Beside the chart, because it would cover points.
+        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     axes.spines[["top", "right"]].set_visible(False)
     if chart.note:
         figure.text(0.01, -0.04, chart.note, fontsize="small", color="#555555")
     return figure
+
+
+def _plain(axis: Axis) -> None:
+    """Writes 100 in place of 10²."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _colour(name: str) -> str | None:
@@ -58,10 +70,15 @@ def _map(axes: Axes, chart: Chart) -> None:
     shown = [[cell if cell > 0 else float("nan") for cell in row] for row in cells]
     norm = LogNorm(vmin=least, vmax=max(largest, least * 1.01))
     image = axes.imshow(
-        shown, origin="lower", aspect="auto", extent=(left, right, bottom, top), norm=norm, cmap="viridis",
+        shown,
+        origin="lower",
+        aspect="auto",
+        extent=(left, right, bottom, top),
+        norm=norm,
+        cmap="viridis",
         interpolation="nearest",
     )
-    axes.figure.colorbar(image, ax=axes, label=unit)
+    _plain(axes.figure.colorbar(image, ax=axes, label=unit).ax.yaxis)
 
 
 def _stacked_bars(axes: Axes, chart: Chart) -> None:
@@ -78,10 +95,12 @@ def _stacked_bars(axes: Axes, chart: Chart) -> None:
 
 
 def _bars(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for x, y in chart.series.values():
         axes.bar(x, y, width=0.8, color="#0072B2")
     axes.set_ylim(0, None)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 _KINDS = {"step": _steps, "scatter": _scatter, "map": _map, "stacked_bars": _stacked_bars, "bars": _bars}

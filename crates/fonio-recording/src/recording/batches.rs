@@ -23,12 +23,15 @@ pub struct Batches {
     file: Option<OpenFile>,
 }
 
+/// Returns the columns of the schema from a batch of the file.
+type InSchema = fn(&RecordBatch, &[Option<usize>]) -> Result<Vec<ArrayRef>, BadCell>;
+
 struct OpenFile {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
     /// The index of each schema column in the file's batches.
     order: Vec<Option<usize>>,
-    in_schema: fn(&RecordBatch, &[Option<usize>]) -> Result<Vec<ArrayRef>, BadCell>,
+    in_schema: InSchema,
     rows_before: u64,
 }
 

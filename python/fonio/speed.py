@@ -56,7 +56,7 @@ def main() -> None:
     share = statistics.median(serial)
     print(f"\na sweep of {len(seeds)} runs: {share:.2%} of the processor time is serial")
     print(
-        f"elapsed time with 2 threads, relative to 1 thread: {statistics.median(ratios):.2f} (needs 2 idle processors)"
+        f"elapsed time with 2 threads, relative to 1 thread: {statistics.median(ratios):.2f} (on 2 idle processors)"
     )
 
 

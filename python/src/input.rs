@@ -24,7 +24,7 @@ use crate::stream::Stream;
 #[pyclass(frozen, module = "fonio._fonio")]
 pub struct Input {
     subject: Arc<Subject>,
-    reading: Reading,
+    reading: Arc<Reading>,
 }
 
 #[pymethods]
@@ -45,7 +45,10 @@ impl Input {
             horizon: horizon_ns.map_or(defaults.horizon, Nanos),
             shows_progress: false,
         };
-        Ok(Input { subject: Arc::new(Subject::resolve(&paths).map_err(refused)?), reading })
+        Ok(Input {
+            subject: Arc::new(Subject::resolve(&paths).map_err(refused)?),
+            reading: Arc::new(reading),
+        })
     }
 
     /// The name of the input in reports.
@@ -90,7 +93,7 @@ impl Input {
             let nearest = fonio_core::nearest(name, Table::ALL.map(Table::name));
             wrong(format!("there is no table `{name}`{nearest}"))
         })?;
-        let (subject, reading) = (Arc::clone(&self.subject), self.reading.clone());
+        let (subject, reading) = (Arc::clone(&self.subject), Arc::clone(&self.reading));
         let schema = table.schema();
         Ok(Stream::new(Arc::clone(&schema), move || match &*subject {
             Subject::Recording(recording) => {
@@ -100,7 +103,7 @@ impl Input {
             }
             Subject::Kept(..) | Subject::Trace(_) => Ok(Box::new(Poured {
                 schema: Arc::clone(&schema),
-                source: Source::Waiting(Arc::clone(&subject), reading.clone(), table),
+                source: Source::Waiting(Arc::clone(&subject), Arc::clone(&reading), table),
             })),
         }))
     }
@@ -140,7 +143,7 @@ struct Poured {
 }
 
 enum Source {
-    Waiting(Arc<Subject>, Reading, Table),
+    Waiting(Arc<Subject>, Arc<Reading>, Table),
     Running(Receiver<Result<RecordBatch, ArrowError>>),
 }
 
@@ -152,7 +155,7 @@ impl Iterator for Poured {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Source::Waiting(subject, reading, table) = &self.source {
-            let (subject, reading, table) = (Arc::clone(subject), reading.clone(), *table);
+            let (subject, reading, table) = (Arc::clone(subject), Arc::clone(reading), *table);
             let (sender, receiver) = sync_channel(BATCHES_AHEAD);
             thread::spawn(move || {
                 let gone = |_| io::Error::other("the table is no longer read");

@@ -50,7 +50,8 @@ impl Simulation {
 
     /// Returns the state of the device over time.
     fn states(&self) -> Stream {
-        let columns: [(&str, fn(&State) -> Option<u64>); 9] = [
+        type Get = fn(&State) -> Option<u64>;
+        let columns: [(&str, Get); 9] = [
             ("time_ns", |state| Some(state.time_ns)),
             ("completed", |state| Some(state.completed)),
             ("host_written_bytes", |state| Some(state.counters.host_written.0)),
@@ -62,9 +63,8 @@ impl Simulation {
             ("free_blocks", |state| state.census.map(|census| u64::from(census.free))),
         ];
         let states = &self.ran.states;
-        let column = |get: fn(&State) -> Option<u64>| {
-            Int64Array::from_iter(states.iter().map(|state| get(state).map(|value| value as i64)))
-        };
+        let column =
+            |get: Get| Int64Array::from_iter(states.iter().map(|state| get(state).map(|value| value as i64)));
         in_memory(columns.map(|(name, get)| (name, column(get))).into())
     }
 

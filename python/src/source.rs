@@ -41,8 +41,11 @@ impl ClosedLoop {
         for (what, is_wrong) in [
             ("count must be at least 1", count == 0),
             ("depth must be at least 1", depth == 0),
-            ("size must be a multiple of 512 bytes, and not 0", size == 0 || size % SECTOR_BYTES != 0),
-            ("start must be a multiple of 512 bytes", start % SECTOR_BYTES != 0),
+            (
+                "size must be a multiple of 512 bytes, and not 0",
+                size == 0 || !size.is_multiple_of(SECTOR_BYTES),
+            ),
+            ("start must be a multiple of 512 bytes", !start.is_multiple_of(SECTOR_BYTES)),
             ("range must be at least one request long", range.is_some_and(|range| range < size)),
             ("reads must be a share from 0 to 1", reads_percent > 100),
             ("think_ns must be a minimum and a maximum that is not smaller", think_ns.0 > think_ns.1),

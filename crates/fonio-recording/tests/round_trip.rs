@@ -384,5 +384,5 @@ fn the_batches_of_a_recording_are_those_of_its_rows() {
         assert_eq!(numbers(&stored).1 as u64, recording.rows(table), "{table}");
         rows += recording.rows(table);
     }
-    assert!(rows > 40_000, "{rows}");
+    assert!(rows > 20_000, "{rows}");
 }

@@ -71,7 +71,7 @@ fn shown(circle: &[&str]) -> String {
 
 fn crates() -> Result<Vec<PathBuf>> {
     let root = process::root();
-    let mut folders = vec![root.join("studies"), root.join("xtask")];
+    let mut folders = vec![root.join("python"), root.join("studies"), root.join("xtask")];
     let entries = fs::read_dir(root.join("crates")).context("cannot list crates")?;
     for entry in entries {
         folders.push(entry.context("cannot list crates")?.path());

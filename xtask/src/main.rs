@@ -14,6 +14,7 @@ mod kernel;
 mod lab;
 mod mutants;
 mod parts;
+mod python;
 mod results_demo;
 mod results_service;
 mod sentences;
@@ -60,6 +61,8 @@ enum Task {
     ///
     /// Without a name, compares fonio with Debian's blktrace package: the time to turn a block trace into a report.
     Bench(bench::Arguments),
+    /// Build the Python package as a wheel, install it in a virtual environment, and run its tests.
+    Python(python::Arguments),
     /// Check fonio on Debian's kernels and in complete Debian systems, in guests.
     Lab(lab::Arguments),
     /// Build and test the SmartIO I/O scheduler, a module for Debian's kernels.
@@ -87,6 +90,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::GenTrace(arguments) => gen_trace::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Python(arguments) => python::run(&arguments),
         Task::Lab(arguments) => lab::run(&arguments),
         Task::Kernel(arguments) => kernel::run(arguments),
         Task::Dist(arguments) => dist::run(&arguments),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::parts::part;
-use crate::{fuzz, tally, tidy};
+use crate::{fuzz, python, tally, tidy};
 use xtask::{process, tools};
 
 /// The size of the target directory after all checks of a new clone.
@@ -54,6 +54,7 @@ fn all() -> Result<()> {
     part("build of the fuzz targets", fuzz::build)?;
     part("fuzz targets", fuzz::repeat_all)?;
     let programs = part("build of the test programs", || tally::build(&[]))?;
+    part("Python package", python::check)?;
     let tally = part("tests", || tally::run(&programs, true))?;
     println!("\n{tally}");
     Ok(())

@@ -39,7 +39,9 @@ const LAYERS: &[&str] = &[
     "storebench-document: core",
     "bench: core host machine sim storebench-document system workload",
     "experiment: analysis bench core emulator host machine processor record recording report sim system workload",
-    "fonio: analysis android bench bfuse core emulator experiment export host lab machine processor record recorder recording report sim \
+    "input: analysis core recording system trace watch",
+    "python: analysis core input recording report sim system trace",
+    "fonio: analysis android bench bfuse core emulator experiment export host input lab machine processor record recorder recording report sim \
      storebench-document sync-policy system trace watch workload",
     "results: core storebench-document",
     "testing:",
@@ -115,9 +117,17 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, or map files.
-const MAY_HOLD_UNSAFE: &[&str] =
-    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
+/// Crates that may contain `unsafe`, because they call the kernel, are called by C programs, map files, or
+/// exchange tables with Python.
+const MAY_HOLD_UNSAFE: &[&str] = &[
+    "fonio-record",
+    "fonio-host",
+    "fonio-emulator",
+    "fonio-bfuse",
+    "fonio-python",
+    "fonio-sqlite-sync",
+    "fonio-studies",
+];
 
 /// Texts that print. Names from strangers must not reach a terminal raw, so only the files below print, and they
 /// escape what they print (`fonio_core::untrusted`).

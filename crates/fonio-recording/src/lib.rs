@@ -5,10 +5,13 @@
 //! [`Writer`] sorts them itself. [`hand_over`] runs a producer on its own thread. All these types use bounded
 //! memory for any number of rows.
 //!
+//! [`Recording::batches`] and [`BatchSink`] give tables as Arrow record batches.
+//!
 //! [`Redactor`] replaces names with tokens to make a recording safe to share.
 //!
 //! `docs/recording-reference.md` describes the file layout for other programs.
 
+mod batches;
 mod error;
 mod handover;
 mod recording;
@@ -19,9 +22,10 @@ mod sequencer;
 mod table;
 mod writer;
 
+pub use batches::BatchSink;
 pub use error::RecordingError;
 pub use handover::hand_over;
-pub use recording::{Recording, is_recording};
+pub use recording::{Batches, Recording, is_recording};
 pub use redact::{Key, KeyError, Redactor, redacted_meta};
 pub use sequencer::{Sequencer, SequencerOptions};
 pub use table::{Table, Tables};

@@ -340,3 +340,49 @@ fn a_replay_is_the_direct_way() {
         assert_eq!((checked.requests, checked.bios), (0, recording.rows(Table::Bios)));
     }
 }
+
+#[test]
+fn the_batches_of_a_recording_are_those_of_its_rows() {
+    use arrow_array::RecordBatch;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_schema::DataType;
+    use fonio_recording::BatchSink;
+
+    /// The values of all columns of 64-bit integers, and the number of rows.
+    fn numbers(batches: &[RecordBatch]) -> (Vec<Vec<Option<i64>>>, usize) {
+        let column = |at: usize| {
+            let values = batches.iter().flat_map(|batch| batch.column(at).as_primitive::<Int64Type>().iter());
+            values.collect()
+        };
+        let Some(first) = batches.first() else { return (Vec::new(), 0) };
+        let fields = first.schema_ref().fields().iter().enumerate();
+        let integers = fields.filter(|(_, field)| *field.data_type() == DataType::Int64);
+        (integers.map(|(at, _)| column(at)).collect(), batches.iter().map(RecordBatch::num_rows).sum())
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    let mut writer = Writer::create(&path, WriterOptions::default()).unwrap();
+    Generated { requests: 20_000, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
+    writer.finish(Meta::default()).unwrap();
+    let recording = Recording::open(&path).unwrap();
+    let mut rows = 0;
+    for table in Table::ALL {
+        let stored = recording.batches(table).unwrap();
+        assert_eq!(stored.schema(), table.schema());
+        let stored: Vec<RecordBatch> = stored.map(Result::unwrap).collect();
+        assert!(stored.iter().all(|batch| batch.schema() == table.schema()), "{table}");
+        let mut replayed = Vec::new();
+        let mut sink = BatchSink::new(table, |batch| {
+            replayed.push(batch);
+            Ok(())
+        });
+        recording.replay(&mut sink, Tables::ALL).unwrap();
+        sink.finish().unwrap();
+        assert_eq!(numbers(&stored), numbers(&replayed), "{table}");
+        assert_eq!(numbers(&stored).1 as u64, recording.rows(table), "{table}");
+        rows += recording.rows(table);
+    }
+    assert!(rows > 20_000, "{rows}");
+}

@@ -1,11 +1,8 @@
 //! Converts the filter options of the command line to filters for the analysis.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use anyhow::{Result, bail};
 use fonio_analysis::filter::{Filter, FilterOptions};
-use fonio_core::{Meta, Nanos, Request, RowSink, Wait, forward_rows};
+use fonio_core::{Meta, Nanos, RowSink};
 
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
@@ -57,60 +54,26 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
 
 /// Passes the rows of `subject` through the filter to `sink`. The sink sorts the rows itself.
 pub fn pour_unordered(
-    subject: Subject,
+    subject: &Subject,
     reading: &Reading,
     arguments: &FilterArgs,
     sink: &mut dyn RowSink,
 ) -> Result<Meta> {
-    match options(arguments, &subject)? {
-        None => subject.pour_unordered(reading, sink),
-        Some(options) => subject.pour_unordered(reading, &mut Filter::new(options, sink)?),
+    match options(arguments, subject)? {
+        None => Ok(subject.pour_unordered(&reading.settings(), sink)?),
+        Some(options) => Ok(subject.pour_unordered(&reading.settings(), &mut Filter::new(options, sink)?)?),
     }
 }
 
 /// Passes the rows of `subject` through the filter to `sink`, in table order.
 pub fn pour(
-    subject: Subject,
+    subject: &Subject,
     reading: &Reading,
     arguments: &FilterArgs,
     sink: &mut dyn RowSink,
 ) -> Result<Meta> {
-    match options(arguments, &subject)? {
-        None => subject.pour(reading, sink),
-        Some(options) => subject.pour(reading, &mut Filter::new(options, sink)?),
-    }
-}
-
-/// Passes rows on until a signal requests a stop. After the signal, this sink returns an error, so that the
-/// next sink removes its output.
-pub struct UntilStopped<'a> {
-    sink: &'a mut dyn RowSink,
-    stop: &'a AtomicBool,
-}
-
-impl<'a> UntilStopped<'a> {
-    pub fn new(sink: &'a mut dyn RowSink, stop: &'a AtomicBool) -> UntilStopped<'a> {
-        UntilStopped { sink, stop }
-    }
-}
-
-impl RowSink for UntilStopped<'_> {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(io::Error::other("stopped by a signal"));
-        }
-        self.sink.request(row)
-    }
-
-    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
-        self.sink.wait_left_out(row)
-    }
-
-    fn wants_bios(&self) -> bool {
-        self.sink.wants_bios()
-    }
-
-    forward_rows! {
-        sink: began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    match options(arguments, subject)? {
+        None => Ok(subject.pour(&reading.settings(), sink)?),
+        Some(options) => Ok(subject.pour(&reading.settings(), &mut Filter::new(options, sink)?)?),
     }
 }

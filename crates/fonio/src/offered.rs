@@ -1,5 +1,4 @@
-//! Selects the fix to try first on this machine, for the report of a recording, and checks which targets of
-//! fixes still exist here.
+//! Selects the fix to try first on this machine, for the report of a recording.
 
 use std::path::Path;
 
@@ -7,7 +6,7 @@ use fonio_analysis::waits::blocked::Role;
 use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
-use fonio_system::MountTable;
+use fonio_input::is_of_this_machine;
 
 /// Returns up to two commands that the user should try first, based on findings that users can notice. The
 /// first command applies the fix for the most important finding that has a fix. The second command measures
@@ -27,25 +26,6 @@ pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
         format!("sudo fonio fix trial {fix}{place}{unit} (measures its gain in ten minutes)")
     });
     first.into_iter().chain(live).collect()
-}
-
-fn is_of_this_machine(meta: &Meta) -> bool {
-    meta.host.name.as_deref() == rustix::system::uname().nodename().to_str().ok()
-}
-
-/// Removes devices, files and mounts that are gone from the advice, if the recording is from this machine.
-pub fn replace_missing_targets(analysis: &mut Analysis, meta: &Meta) {
-    if !is_of_this_machine(meta) {
-        return;
-    }
-    let mounts = MountTable::read().unwrap_or_default();
-    let recorded = meta.devices.iter().flat_map(|device| &device.mounts);
-    analysis.replace_missing_targets(|path| {
-        let path = Path::new(path);
-        // Without its mount, the folder is part of another file system.
-        let was_mount = recorded.clone().any(|mount| Path::new(&mount.at) == path);
-        path.exists() && (!was_mount || mounts.at(path).is_some())
-    });
 }
 
 /// Returns the systemd unit of the program that was blocked longest, if any.

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
 use fonio_core::Unit;
-use fonio_core::{ByteCount, Meta, printable, printable_json, printable_line};
+use fonio_core::{ByteCount, printable, printable_json, printable_line};
+pub use fonio_input::Explained;
 use fonio_report::budget::{Budget, BudgetError, Outcome};
 use fonio_report::json::CheckedBudget;
 use fonio_report::terminal::WIDTH_MIN;
@@ -18,14 +19,6 @@ use serde::Serialize;
 use crate::cli::{Colour, Output};
 use crate::exit::{Exit, NotShown};
 use crate::offered::offered;
-
-/// The name, analysis and metadata of one recording or trace.
-pub struct Explained {
-    /// The name of the recording or trace, as given by the user.
-    pub name: String,
-    pub analysis: Analysis,
-    pub meta: Meta,
-}
 
 /// Parses the budgets on the command line. Call it before the analysis, so that a typing error costs no time.
 pub fn budgets(output: &Output) -> Result<Vec<Budget>> {

@@ -1,5 +1,6 @@
 //! Opens a recording and replays its rows.
 
+mod batches;
 mod codecs;
 mod diagnostics;
 mod footer;
@@ -16,6 +17,8 @@ use fonio_core::{
     Wait,
 };
 use fonio_system::regular;
+
+pub use batches::Batches;
 
 use crate::error::RecordingError;
 use crate::schema::Row;
@@ -48,6 +51,10 @@ macro_rules! table_files {
 
             fn rows(&self, table: Table) -> Option<u64> {
                 match table { $(Table::$table => self.$rows.as_ref().map(TableFile::rows),)* }
+            }
+
+            fn batches(&self, table: Table) -> Result<Option<Batches>, RecordingError> {
+                match table { $(Table::$table => self.$rows.as_ref().map(Batches::of).transpose(),)* }
             }
         }
     };
@@ -83,6 +90,12 @@ impl Recording {
     /// Returns the number of rows in a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
         self.tables.rows(table).unwrap_or(0)
+    }
+
+    /// Returns the rows of a table as Arrow record batches, in the order of the table, with the columns of
+    /// [`Table::schema`]. A missing table has no batches. One batch at a time is in memory.
+    pub fn batches(&self, table: Table) -> Result<Batches, RecordingError> {
+        Ok(self.tables.batches(table)?.unwrap_or_else(|| Batches::none(table)))
     }
 
     /// Passes the rows of `tables` to `sink`, each table in its own order. First come threads, files, marks,

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_system::regular;
@@ -101,14 +102,23 @@ impl<R: Row> TableFile<R> {
 
     /// Returns a reader that starts at the first row.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
+        Ok(Rows { table: self, batches: self.batches()?, decoded: Vec::new(), at: 0, decoded_before: 0 })
+    }
+
+    /// Returns the index of each schema column in the batches of [`batches`](TableFile::batches).
+    pub(super) fn order(&self) -> &[Option<usize>] {
+        &self.order
+    }
+
+    /// Returns the record batches of the file, which have its own order of columns.
+    pub(super) fn batches(&self) -> Result<ParquetRecordBatchReader, RecordingError> {
         let (file, _) = regular::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
         let damaged = |source| RecordingError::Damaged { path: self.path.clone(), source };
         let (file, batch_rows) = self.checked(file)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_projection(self.mask.clone())
             .with_batch_size(batch_rows);
-        let batches = guarded(|| builder.build()).map_err(damaged)?;
-        Ok(Rows { table: self, batches, decoded: Vec::new(), at: 0, decoded_before: 0 })
+        guarded(|| builder.build()).map_err(damaged)
     }
 
     /// Checks that the pages of the table can be read in little memory. Returns the file, and the number of
@@ -235,13 +245,8 @@ impl<R: Row> Rows<'_, R> {
         self.decoded_before += self.decoded.len() as u64;
         self.at = 0;
         self.decoded.clear();
-        let batch = guarded(|| {
-            self.batches.next().transpose().map_err(|error| match error {
-                ArrowError::ParquetError(message) => ParquetError::General(message),
-                other => ParquetError::ArrowError(other.to_string()),
-            })
-        });
-        let batch = batch.map_err(|source| RecordingError::Damaged { path: path(), source })?;
+        let batch = next_batch(&mut self.batches)
+            .map_err(|source| RecordingError::Damaged { path: path(), source })?;
         let Some(batch) = batch else { return Ok(false) };
         schema::decode(&batch, &self.table.order, &mut self.decoded).map_err(|bad| {
             RecordingError::Value {
@@ -253,6 +258,18 @@ impl<R: Row> Rows<'_, R> {
         })?;
         Ok(!self.decoded.is_empty())
     }
+}
+
+/// Returns the next batch of a file; `None` after the last batch.
+pub(super) fn next_batch(
+    batches: &mut ParquetRecordBatchReader,
+) -> Result<Option<RecordBatch>, ParquetError> {
+    guarded(|| {
+        batches.next().transpose().map_err(|error| match error {
+            ArrowError::ParquetError(message) => ParquetError::General(message),
+            other => ParquetError::ArrowError(other.to_string()),
+        })
+    })
 }
 
 /// Calls the Parquet library and turns a panic into an error. By default, the library does not verify

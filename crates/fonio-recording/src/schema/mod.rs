@@ -110,13 +110,21 @@ pub(crate) fn decode<R: Row>(
     places: &[Option<usize>],
     rows: &mut Vec<R>,
 ) -> Result<(), BadCell> {
+    R::decode(&in_schema::<R>(batch, places)?, batch.num_rows(), rows)
+}
+
+/// Returns the columns of the schema from a batch of a file, with the types of the schema. `places` is as in
+/// [`decode`].
+pub(crate) fn in_schema<R: Row>(
+    batch: &RecordBatch,
+    places: &[Option<usize>],
+) -> Result<Vec<ArrayRef>, BadCell> {
     let columns = R::columns().into_iter().zip(places);
     let columns = columns.map(|(column, place)| match place {
         Some(place) => convert::convert(batch.column(*place), &column),
         None => Ok(new_null_array(&column.data_type, batch.num_rows())),
     });
-    let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-    R::decode(&columns, batch.num_rows(), rows)
+    columns.collect()
 }
 
 /// Finds the columns that this build knows in the schema of a file. The file may have them in any order, and

@@ -17,7 +17,7 @@ use super::slots::Slots;
 use super::streams::{ReadAhead, Streams};
 use super::{Command, Counters, Device, Limits};
 use crate::ftl::map_cache::{MapLevel, Piece};
-use crate::ftl::{Ftl, LogicalUnit, PhysicalPage, Work};
+use crate::ftl::{Census, Ftl, LogicalUnit, PhysicalPage, Work};
 
 /// A flash device with translation layer `F`.
 #[derive(Debug)]
@@ -458,5 +458,13 @@ impl<F: Ftl> Device for FlashDevice<F> {
         self.counters = Counters::default();
         self.work.totals = Default::default();
         self.folded_pages = 0;
+    }
+
+    fn census(&self) -> Option<Census> {
+        Some(self.ftl.census())
+    }
+
+    fn erase_counts(&self) -> &[u32] {
+        self.ftl.erase_counts()
     }
 }

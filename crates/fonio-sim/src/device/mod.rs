@@ -15,6 +15,8 @@ pub use parameters::ReadsWaitFor;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::ftl::Census;
+
 /// A command from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -50,6 +52,18 @@ pub trait Device: Send {
 
     /// Sets the counters to zero; the flash keeps its state.
     fn reset_counters(&mut self);
+
+    /// Counts the erase blocks by their use; `None` if the device has no translation layer of its own.
+    fn census(&self) -> Option<Census> {
+        None
+    }
+
+    /// Returns how often each erase block was erased since the device was created. Blocks after the end of the
+    /// slice were never erased. Empty if the device does not count erasures
+    /// ([`Profile::wearing_device`](crate::profile::Profile::wearing_device)).
+    fn erase_counts(&self) -> &[u32] {
+        &[]
+    }
 }
 
 /// The limits that a device reports to its host: the queue limits of the kernel's block layer.

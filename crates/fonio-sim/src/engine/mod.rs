@@ -12,6 +12,7 @@
 
 mod arrival;
 mod linked;
+mod observer;
 pub mod replay;
 mod source;
 mod tally;
@@ -24,12 +25,14 @@ use thiserror::Error;
 
 pub use arrival::Arrival;
 pub use linked::{Begins, Step};
+pub use observer::{Done, Observer};
 pub use source::{ClosedLoop, Source, Think};
 pub use tally::{Outcome, Tally, Times};
 
 use crate::device::{Command, Device};
 use crate::scheduler::{Request, RequestId, Scheduler};
 use linked::Signals;
+use observer::Unobserved;
 use source::State;
 
 /// A request that the engine cannot simulate.
@@ -64,6 +67,9 @@ pub enum EngineError {
         /// The name of the missing value.
         what: &'static str,
     },
+    /// The observer ended the run.
+    #[error("the observer ended the run")]
+    Stopped,
     /// Threads wait for requests that are never queued.
     #[error(
         "{requests} requests wait for requests that are never queued; the recording's waits contradict each other"
@@ -93,6 +99,18 @@ pub fn run(
     from: Timestamp,
     host: Host,
 ) -> Result<Outcome, EngineError> {
+    run_observed(device, scheduler, sources, from, host, &mut Unobserved)
+}
+
+/// Runs like [`run`], and passes every completed request to `observer`. Also fails if the observer ends the run.
+pub fn run_observed(
+    device: &mut dyn Device,
+    scheduler: &mut dyn Scheduler,
+    sources: Vec<Source<'_>>,
+    from: Timestamp,
+    host: Host,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, EngineError> {
     assert!(host.depth > 0, "the driver's depth must be at least 1");
     let sources = sources.into_iter().enumerate();
     let sources = sources.map(|(at, source)| State::new(source, host.seed, at, from));
@@ -118,7 +136,12 @@ pub fn run(
         let now = Timestamp(now);
         match event {
             Event::Arrive(source) => engine.arrive(source, now)?,
-            Event::Complete(id) => engine.complete(id, now),
+            Event::Complete(id) => {
+                let done = engine.complete(id, now);
+                if observer.completed(&done, &*engine.device).is_break() {
+                    return Err(EngineError::Stopped);
+                }
+            }
             Event::Timer => engine.armed = None,
         }
         engine.drive(now);
@@ -212,7 +235,7 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    fn complete(&mut self, id: RequestId, now: Timestamp) {
+    fn complete(&mut self, id: RequestId, now: Timestamp) -> Done {
         let waiting = self.pending.remove(id);
         let request = waiting.request;
         let issued = waiting.issued.expect("a request is issued before it completes");
@@ -233,6 +256,7 @@ impl Engine<'_, '_> {
         {
             self.push(at, Event::Arrive(waiting.source));
         }
+        Done { request, queued: waiting.queued, issued, completed: now }
     }
 
     /// Dispatches requests as long as the device has room and the scheduler returns a request.

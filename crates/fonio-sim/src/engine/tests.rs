@@ -272,3 +272,46 @@ proptest! {
         }
     }
 }
+
+/// Keeps every completed request, up to a number of requests.
+struct Keeper {
+    kept: Vec<Done>,
+    most: usize,
+}
+
+impl Observer for Keeper {
+    fn completed(&mut self, done: &Done, device: &dyn Device) -> std::ops::ControlFlow<()> {
+        self.kept.push(*done);
+        assert!(device.counters().host_read.0 >= self.kept.len() as u64 * 4096);
+        if self.kept.len() == self.most {
+            std::ops::ControlFlow::Break(())
+        } else {
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+}
+
+#[test]
+fn an_observer_gets_every_request_once_and_can_end_the_run() {
+    let run = |most: usize| {
+        let mut keeper = Keeper { kept: Vec::new(), most };
+        let sources = vec![Source::Closed(reader(1, 20)), Source::Closed(reader(2, 20))];
+        let host = Host { depth: 2, seed: 1 };
+        let mut scheduler = Policy::Noop.scheduler();
+        let ended = run_observed(&mut memory(), scheduler.as_mut(), sources, Timestamp(0), host, &mut keeper);
+        (ended, keeper.kept)
+    };
+    let (outcome, kept) = run(usize::MAX);
+    let outcome = outcome.expect("all requests fit the device");
+    let mut ids: Vec<u64> = kept.iter().map(|done| done.request.id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..40).collect::<Vec<_>>());
+    assert!(kept.iter().all(|done| done.queued <= done.issued && done.issued < done.completed));
+    let response: u64 = kept.iter().map(|done| done.completed.0 - done.queued.0).sum();
+    let tallied: u64 =
+        [1, 2].map(|process| outcome.of(ProcessId(process), Op::Read).response.sum.0).iter().sum();
+    assert_eq!(response, tallied);
+    let (ended, first) = run(7);
+    assert_eq!(ended, Err(EngineError::Stopped));
+    assert_eq!(first, kept[..7]);
+}

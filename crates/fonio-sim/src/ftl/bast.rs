@@ -194,4 +194,8 @@ impl<W: Watch> Ftl for Bast<W> {
     fn census(&self) -> Census {
         self.data.census(self.logs.len() as u32)
     }
+
+    fn erase_counts(&self) -> &[u32] {
+        self.data.watch.erase_counts()
+    }
 }

@@ -177,4 +177,8 @@ impl<W: Watch> Ftl for Fast<W> {
     fn census(&self) -> Census {
         self.data.census(self.random.len() as u32 + u32::from(self.sequential.is_some()))
     }
+
+    fn erase_counts(&self) -> &[u32] {
+        self.data.watch.erase_counts()
+    }
 }

@@ -80,7 +80,7 @@ impl Geometry {
 }
 
 /// Returns erase blocks in an order determined by the seed.
-fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
+pub fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
     let mut blocks: Vec<EraseBlock> = (0..blocks).map(EraseBlock).collect();
     Random::new(seed).shuffle(&mut blocks);
     blocks.into()
@@ -132,7 +132,7 @@ pub struct Totals {
 
 impl Work {
     /// Adds a step, or merges it into the last step if both are on the same die.
-    pub(crate) fn push(&mut self, step: Step) {
+    pub fn push(&mut self, step: Step) {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
         self.totals.erases += u64::from(step.erases);
@@ -149,17 +149,18 @@ impl Work {
         }
     }
 
-    pub(crate) fn erase(&mut self, die: Die) {
+    /// Adds the erasure of an erase block of a die.
+    pub fn erase(&mut self, die: Die) {
         self.push(Step { die, erases: 1, ..Step::default() });
     }
 
     /// Adds the copy of `pages` pages within a die.
-    pub(crate) fn copy(&mut self, die: Die, pages: u32) {
+    pub fn copy(&mut self, die: Die, pages: u32) {
         self.push(Step { die, reads: pages, copy_programs: pages, ..Step::default() });
     }
 
     /// Adds the program of one page of host data. The host's data are in flash after this step.
-    pub(crate) fn program_host_page(&mut self, die: Die) {
+    pub fn program_host_page(&mut self, die: Die) {
         self.push(Step { die, host_programs: 1, ..Step::default() });
         self.durable_after = self.steps.len();
     }
@@ -198,6 +199,11 @@ pub trait Ftl: Send {
 
     /// Counts the erase blocks by their use.
     fn census(&self) -> Census;
+
+    /// Returns how often each erase block was erased; empty if the layer does not count erasures.
+    fn erase_counts(&self) -> &[u32] {
+        &[]
+    }
 }
 
 /// A device's erase blocks, counted by their use.
@@ -215,7 +221,7 @@ pub struct Census {
 
 /// Observes every flash operation of a layer, for tests that repeat the operations on simulated flash.
 pub trait Watch: Send {
-    /// False if the compiler may remove all calls.
+    /// Whether the watch needs the copies of merges. If false, layers may leave out [`Watch::copy`].
     const ACTIVE: bool;
     /// Called when the host's `unit` is programmed at `to`.
     fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit);
@@ -223,6 +229,32 @@ pub trait Watch: Send {
     fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit);
     /// Called when `block` is erased.
     fn erase(&mut self, block: EraseBlock);
+    /// Returns how often each erase block was erased; empty if the watch does not count erasures.
+    fn erase_counts(&self) -> &[u32] {
+        &[]
+    }
+}
+
+/// A [`Watch`] that counts the erasures of each erase block.
+#[derive(Clone, Debug, Default)]
+pub struct Wear {
+    erasures: Vec<u32>,
+}
+
+impl Watch for Wear {
+    const ACTIVE: bool = false;
+    fn program(&mut self, _: LogicalUnit, _: PhysicalUnit) {}
+    fn copy(&mut self, _: PhysicalUnit, _: PhysicalUnit) {}
+    fn erase(&mut self, block: EraseBlock) {
+        let at = block.0 as usize;
+        if self.erasures.len() <= at {
+            self.erasures.resize(at + 1, 0);
+        }
+        self.erasures[at] += 1;
+    }
+    fn erase_counts(&self) -> &[u32] {
+        &self.erasures
+    }
 }
 
 /// A [`Watch`] that ignores all operations.

@@ -415,4 +415,8 @@ impl<W: Watch> Ftl for PageMap<W> {
         let open = 2 + u32::from(self.victim.is_some());
         Census { total, free, data: total - free - open, log: open }
     }
+
+    fn erase_counts(&self) -> &[u32] {
+        self.watch.erase_counts()
+    }
 }

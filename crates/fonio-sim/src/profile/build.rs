@@ -9,7 +9,7 @@ use crate::device::{Device, Limits, ReadsWaitFor};
 use crate::ftl::bast::{Bast, Victim};
 use crate::ftl::fast::Fast;
 use crate::ftl::page_map::{Collection, PageMap, SPARE_BLOCKS_MIN};
-use crate::ftl::{Ftl, Geometry, Unwatched};
+use crate::ftl::{Ftl, Geometry, Watch};
 
 /// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
@@ -58,24 +58,41 @@ pub(super) fn limits(profile: &Profile, capacity: Option<ByteCount>) -> Result<L
     })
 }
 
-pub(super) fn device(
+/// Builds a device whose translation layer reports its operations to `watch`.
+pub(super) fn device<W: Watch + 'static>(
     profile: &Profile,
     capacity: Option<ByteCount>,
     seed: u64,
+    watch: W,
 ) -> Result<Box<dyn Device>, ProfileError> {
     let limits = limits(profile, capacity)?;
     Ok(match design(profile, &limits)? {
         Design::Memory(memory) => Box::new(MemoryDevice::new(memory, limits)),
         Design::Flash(flash, geometry, layer) => match layer {
             Layer::PageMap { spare_blocks, collection } => {
-                boxed(flash, limits, PageMap::new(geometry, spare_blocks, collection, seed, Unwatched))
+                boxed(flash, limits, PageMap::new(geometry, spare_blocks, collection, seed, watch))
             }
             Layer::Bast { logs, victim } => {
-                boxed(flash, limits, Bast::new(geometry, logs, victim, seed, Unwatched))
+                boxed(flash, limits, Bast::new(geometry, logs, victim, seed, watch))
             }
-            Layer::Fast { logs } => boxed(flash, limits, Fast::new(geometry, logs, seed, Unwatched)),
+            Layer::Fast { logs } => boxed(flash, limits, Fast::new(geometry, logs, seed, watch)),
         },
     })
+}
+
+/// Builds a device with a translation layer of the caller.
+pub(super) fn device_with<F: Ftl + 'static>(
+    profile: &Profile,
+    capacity: Option<ByteCount>,
+    make: impl FnOnce(Geometry) -> F,
+) -> Result<Box<dyn Device>, ProfileError> {
+    let limits = limits(profile, capacity)?;
+    match design(profile, &limits)? {
+        Design::Memory(_) => {
+            Err(profile.contradiction("a device without flash has no translation layer".to_owned()))
+        }
+        Design::Flash(flash, geometry, _) => Ok(boxed(flash, limits, make(geometry))),
+    }
 }
 
 fn boxed<F: Ftl + 'static>(flash: Flash, limits: Limits, ftl: F) -> Box<dyn Device> {

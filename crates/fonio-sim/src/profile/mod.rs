@@ -23,6 +23,7 @@ pub use error::{Location, ProfileError};
 pub use shipped::SHIPPED;
 
 use crate::device::{Device, Limits};
+use crate::ftl::{Ftl, Geometry, Unwatched, Wear};
 use fonio_core::ByteCount;
 use schema::{Key, Quantity};
 
@@ -127,7 +128,33 @@ impl Profile {
     /// blocks; all other numbers stay the same. Fails if the capacity is too large for the model or is not a
     /// multiple of the sector size.
     pub fn device(&self, capacity: Option<ByteCount>, seed: u64) -> Result<Box<dyn Device>, ProfileError> {
-        build::device(self, capacity, seed)
+        build::device(self, capacity, seed, Unwatched)
+    }
+
+    /// Builds the device like [`device`](Profile::device). The device also counts the erasures of each erase
+    /// block ([`Device::erase_counts`]).
+    pub fn wearing_device(
+        &self,
+        capacity: Option<ByteCount>,
+        seed: u64,
+    ) -> Result<Box<dyn Device>, ProfileError> {
+        build::device(self, capacity, seed, Wear::default())
+    }
+
+    /// Builds the device with another translation layer in place of the profile's. `make` gets the geometry of
+    /// the flash, and must return a layer with this geometry. Fails like [`device`](Profile::device), and if the
+    /// device has no flash.
+    pub fn device_with<F: Ftl + 'static>(
+        &self,
+        capacity: Option<ByteCount>,
+        make: impl FnOnce(Geometry) -> F,
+    ) -> Result<Box<dyn Device>, ProfileError> {
+        build::device_with(self, capacity, make)
+    }
+
+    /// Returns the error that building the device would return, if any.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        build::check(self)
     }
 
     /// Returns the limits of the device. Fails if the capacity is not a multiple of the sector size.
@@ -169,18 +196,59 @@ impl Profile {
         }
     }
 
+    /// Returns the exact value of a key as text for [`set_text`](Profile::set_text); `None` if the profile does
+    /// not have the key.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let known = schema::find(key)?;
+        Some(match self.entries.get(key)?.value {
+            Value::Number(number) => known.quantity.written(number),
+            Value::Word(word) => word.to_owned(),
+        })
+    }
+
+    /// Sets the value of a key from text, such as `5 us`, `16 KiB`, `4` or `page_map`. Fails if the key is unknown,
+    /// or if the value is malformed or out of the key's range. Values that contradict each other are an error of
+    /// [`check`](Profile::check).
+    pub fn set_text(&mut self, key: &str, value: &str, source: Source, to: &str) -> Result<(), ProfileError> {
+        let known = self.known(key)?;
+        let value = text::parse_value(&self.location(), known, value)?;
+        self.entries.insert(known.path, Entry { value, source, to: to.to_owned() });
+        Ok(())
+    }
+
+    /// Removes a key. Returns whether the profile had the key. Fails if the key is unknown.
+    pub fn remove(&mut self, key: &str) -> Result<bool, ProfileError> {
+        let known = self.known(key)?;
+        Ok(self.entries.remove(known.path).is_some())
+    }
+
+    /// Creates a profile without values.
+    pub fn empty(name: &str, about: &str) -> Profile {
+        Profile { name: name.to_owned(), about: about.to_owned(), entries: BTreeMap::new() }
+    }
+
+    /// Returns the keys that the profile has, in the order of [`schema::KEYS`].
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.in_order().map(|(key, _)| key)
+    }
+
+    fn location(&self) -> Location {
+        Location { profile: self.name.clone(), line: None }
+    }
+
+    fn known(&self, key: &str) -> Result<&'static Key, ProfileError> {
+        schema::find(key).ok_or_else(|| ProfileError::UnknownKey {
+            location: self.location(),
+            key: key.to_owned(),
+            nearest: schema::nearest(key),
+        })
+    }
+
     /// Sets the number of a key, in the unit of its [`Quantity`]. Fails if the key is unknown or is not
     /// numeric, or if the number is out of the key's range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
-        let location = Location { profile: self.name.clone(), line: None };
-        let Some(known) = schema::find(key) else {
-            return Err(ProfileError::UnknownKey {
-                location,
-                key: key.to_owned(),
-                nearest: schema::nearest(key),
-            });
-        };
-        text::check_range(&location, known, number)?;
+        let known = self.known(key)?;
+        text::check_range(&self.location(), known, number)?;
         let entry = Entry { value: Value::Number(number), source, to: to.to_owned() };
         self.entries.insert(known.path, entry);
         Ok(())

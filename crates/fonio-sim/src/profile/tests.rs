@@ -140,3 +140,68 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_value_is_set_from_its_text() {
+    let mut profile = Profile::shipped("sd_a1").expect("it is shipped");
+    for name in SHIPPED.iter().map(|(name, _)| *name) {
+        let original = Profile::shipped(name).expect("it is shipped");
+        let mut copy = Profile::empty(name, original.about());
+        for key in original.keys() {
+            let text = original.text(key.path).expect("the profile has this key");
+            copy.set_text(key.path, &text, Source::Assumed, "").unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(copy.number(key.path), original.number(key.path), "{name}: {}", key.path);
+            assert_eq!(copy.word(key.path), original.word(key.path), "{name}: {}", key.path);
+        }
+        copy.check().unwrap_or_else(|error| panic!("{error}"));
+    }
+    let mut refused = |key: &str, value: &str| {
+        let error = profile.set_text(key, value, Source::Chosen, "by hand").expect_err("it does not fit");
+        error.to_string()
+    };
+    let said = [
+        refused("flash.tprogram", "1 ms"),
+        refused("flash.t_program", "fast"),
+        refused("flash.t_program", "11 s"),
+        refused("device.depth", "0"),
+        refused("ftl.kind", "pagemap"),
+    ];
+    expect_test::expect![[r#"
+        sd_a1: there is no key `flash.tprogram`; the nearest name is `flash.t_program`
+        sd_a1: `flash.t_program`: `fast` is not a time in ns, us, ms or s; write 5 us
+        sd_a1: `flash.t_program` is 11 s, but must be between 0 ns and 10 s
+        sd_a1: `device.depth` is 0, but must be between 1 and 65536
+        sd_a1: `ftl.kind`: `pagemap` is not one of page_map, bast, fast; write page_map"#]]
+    .assert_eq(&said.join("\n"));
+    assert!(profile.remove("flash.page").expect("it is a key"));
+    assert!(profile.check().expect_err("a page is needed").to_string().contains("`flash.page` is missing"));
+    assert_eq!(Profile::shipped("sd_a1").expect("it is shipped").remove("slc.size").ok(), Some(false));
+}
+
+#[test]
+fn a_wearing_device_counts_every_erasure() {
+    for (name, blocks_per_erase) in [("sd_a1", 1), ("ridata", 1), ("ufs31", 0)] {
+        let profile = Profile::shipped(name).expect("it is shipped");
+        let mut device = profile.wearing_device(Some(ByteCount(32 << 20)), 1).expect("a small device");
+        let mut plain = profile.device(Some(ByteCount(32 << 20)), 1).expect("a small device");
+        let mut now = Timestamp(0);
+        for number in 0..20_000u64 {
+            let sector = Sector(number * 7919 * 8 % ((32 << 20) / 512 - 8));
+            let command = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };
+            let done = device.submit(&command, now);
+            assert_eq!(plain.submit(&command, now), done, "counting erasures changes no time");
+            now = done;
+        }
+        let counted: u64 = device.erase_counts().iter().map(|count| u64::from(*count)).sum();
+        let erases = device.counters().erases;
+        assert!(counted > 0 && plain.erase_counts().is_empty(), "{name}");
+        if blocks_per_erase == 1 {
+            assert_eq!(counted, erases, "{name}");
+        } else {
+            // A superblock has an erase block on each die.
+            assert_eq!(erases % counted, 0, "{name}");
+        }
+        let census = device.census().expect("it has a translation layer");
+        assert!(device.erase_counts().len() <= census.total as usize);
+    }
+}

@@ -130,6 +130,25 @@ fn read_value(key: &Key, written: &DeValue<'_>) -> Option<Value> {
     }
 }
 
+/// Reads a value from text without quotation marks.
+pub(super) fn parse_value(location: &Location, key: &'static Key, text: &str) -> Result<Value, ProfileError> {
+    let value = match key.quantity {
+        Quantity::Word(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
+        Quantity::Count => text.parse().ok().map(Value::Number),
+        quantity => quantity.read(text).map(Value::Number),
+    };
+    let value = value.ok_or_else(|| ProfileError::Form {
+        location: location.clone(),
+        key: key.path.to_owned(),
+        problem: format!("`{text}` is not {}", noun(key.quantity)),
+        wanted: typical_text(key),
+    })?;
+    if let Value::Number(number) = value {
+        check_range(location, key, number)?;
+    }
+    Ok(value)
+}
+
 fn noun(quantity: Quantity) -> String {
     match quantity {
         Quantity::Duration => "a time in ns, us, ms or s".to_owned(),
@@ -148,20 +167,28 @@ fn for_example(key: &Key) -> String {
 /// Returns an example line for a key.
 pub(super) fn example(key: &Key) -> String {
     let value = match key.quantity {
-        Quantity::Word(words) => quoted(words[0]),
-        quantity => {
-            let typical = match quantity {
-                Quantity::Duration => 5_000,
-                Quantity::Size => 16 << 10,
-                Quantity::Rate => 20_000_000,
-                Quantity::Share => 7_000,
-                Quantity::Count | Quantity::Word(_) => 4,
-            };
-            number_text(quantity, typical.clamp(key.min, key.max))
-        }
+        Quantity::Count => typical_text(key),
+        _ => quoted(&typical_text(key)),
     };
     let name = key.path.split_once('.').map_or(key.path, |(_, name)| name);
     format!("{name} = {{ value = {value}, source = \"assumed\" }}")
+}
+
+/// Returns an example of a value, without quotation marks.
+fn typical_text(key: &Key) -> String {
+    let typical = match key.quantity {
+        Quantity::Word(words) => return words[0].to_owned(),
+        Quantity::Duration => 5_000,
+        Quantity::Size => 16 << 10,
+        Quantity::Rate => 20_000_000,
+        Quantity::Share => 7_000,
+        Quantity::Count => 4,
+    };
+    let typical = typical.clamp(key.min, key.max);
+    match key.quantity {
+        Quantity::Count => typical.to_string(),
+        quantity => quantity.written(typical),
+    }
 }
 
 fn number_text(quantity: Quantity, number: u64) -> String {

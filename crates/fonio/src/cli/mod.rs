@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fonio_bench::plan::Set;
-use fonio_core::Op;
+use fonio_core::{Nanos, Op};
 use fonio_trace::csv::Mapping;
 use fonio_trace::recognise::Format;
 
@@ -768,6 +768,15 @@ pub struct Reading {
     /// Treat a request as never completed after this time.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s", help_heading = READING)]
     pub horizon: Duration,
+}
+
+impl Reading {
+    /// Returns the settings for reading an input, with progress on standard error.
+    pub fn settings(&self) -> fonio_input::Reading {
+        let Reading { format, csv, horizon } = self.clone();
+        let horizon = Nanos(u64::try_from(horizon.as_nanos()).unwrap_or(u64::MAX));
+        fonio_input::Reading { format, csv, horizon, shows_progress: true }
+    }
 }
 
 impl Default for Reading {

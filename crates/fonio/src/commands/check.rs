@@ -96,7 +96,7 @@ fn next(arguments: &Check, input: &Path, is_recorded: bool, is_kept: bool) -> Ve
 fn is_to_be_recorded(what: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = what.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
-    is_device || (what.is_dir() && crate::input::Subject::resolve(&[what.to_owned()]).is_err())
+    is_device || (what.is_dir() && crate::input::resolve(&[what.to_owned()]).is_err())
 }
 
 /// Creates a temporary folder for a recording that cannot be kept.

@@ -10,24 +10,24 @@ use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version};
 use fonio_export::perfetto::Perfetto;
 use fonio_export::perfetto_json::PerfettoJson;
+use fonio_input::UntilStopped;
 use fonio_recording::{Key, Redactor, Writer, redacted_meta};
 use fonio_system::{private, say};
 
 use crate::cli::{Export, ExportFormat};
 use crate::exit::Exit;
-use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
-use crate::{output, results, signals};
+use crate::{filter, input, output, results, signals};
 
 pub fn run(arguments: &Export) -> Result<Exit> {
-    let subject = Subject::resolve(&arguments.input)?;
+    let subject = input::resolve(&arguments.input)?;
     let key = arguments.redact.key()?;
     let to_standard_output = arguments.out == Path::new("-");
     if arguments.format == ExportFormat::Recording {
         if to_standard_output {
             bail!("a recording is a directory: name it with `-o DIR`");
         }
-        return copy(arguments, subject, key.as_ref());
+        return copy(arguments, &subject, key.as_ref());
     }
     let out: Box<dyn Write> = if to_standard_output {
         Box::new(io::stdout().lock())
@@ -45,9 +45,9 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         Subject::Trace(_) => (Vec::new(), Clock::default()),
     };
     let pour = |sink: &mut dyn RowSink| match &key {
-        None => filter::pour(subject, &arguments.reading, &arguments.filter, sink),
+        None => filter::pour(&subject, &arguments.reading, &arguments.filter, sink),
         Some(key) => {
-            filter::pour(subject, &arguments.reading, &arguments.filter, &mut Redactor::new(key, sink))
+            filter::pour(&subject, &arguments.reading, &arguments.filter, &mut Redactor::new(key, sink))
         }
     };
     match arguments.format {
@@ -107,7 +107,7 @@ fn say_left_out(rows: u64) {
 }
 
 /// Writes a recording of the rows that pass the filters. If a `key` is given, names are replaced by tokens.
-fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
+fn copy(arguments: &Export, subject: &Subject, key: Option<&Key>) -> Result<Exit> {
     let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, results::recording(false))?;
     let mut until_stopped = UntilStopped::new(&mut writer, &stop);

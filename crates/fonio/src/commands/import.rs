@@ -3,20 +3,19 @@
 use std::io::Write;
 
 use anyhow::Result;
+use fonio_input::UntilStopped;
 use fonio_recording::Writer;
 
 use crate::cli::Import;
 use crate::exit::Exit;
-use crate::filter::{self, UntilStopped};
-use crate::input::Subject;
-use crate::{output, results, signals};
+use crate::{filter, input, output, results, signals};
 
 pub fn run(arguments: &Import) -> Result<Exit> {
-    let subject = Subject::resolve(&arguments.input)?;
+    let subject = input::resolve(&arguments.input)?;
     let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, results::recording(arguments.overwrite))?;
     let mut until_stopped = UntilStopped::new(&mut writer, &stop);
-    let meta = filter::pour_unordered(subject, &arguments.reading, &arguments.filter, &mut until_stopped)?;
+    let meta = filter::pour_unordered(&subject, &arguments.reading, &arguments.filter, &mut until_stopped)?;
     let meta = writer.finish(meta)?;
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
     writeln!(output::screen(), "Imported {requests} requests to {}.", arguments.out.display())?;

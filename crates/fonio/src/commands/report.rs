@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use fonio_analysis::{Analyser, AnalysisOptions};
-use fonio_recording::{Key, Redactor, redacted_meta};
+use fonio_recording::Key;
 
 use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
-use crate::filter::{self, UntilStopped};
-use crate::input::Subject;
-use crate::offered::replace_missing_targets;
 use crate::output::{self, Explained, Extent};
+use crate::{filter, input};
 
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
@@ -37,9 +34,6 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// The title of a redacted report, because the path of the input is also a name.
-const REDACTED: &str = "redacted recording";
-
 /// Analyses the recording or trace `input` until `stop` is set. A `key` replaces names by tokens.
 pub fn explain(
     input: &[PathBuf],
@@ -48,24 +42,7 @@ pub fn explain(
     stop: &AtomicBool,
     key: Option<&Key>,
 ) -> Result<Explained> {
-    let subject = Subject::resolve(input)?;
-    let name = if key.is_some() { REDACTED.to_owned() } else { subject.name() };
-    let mut filter = filter::options(filters, &subject)?;
-    // The rows are filtered before names are replaced, but the report shows the filter, so redact the filter.
-    for filter in filter.iter_mut().filter(|_| key.is_some()) {
-        for names in [&mut filter.comms, &mut filter.units, &mut filter.files] {
-            names.iter_mut().for_each(|name| *name = "redacted".to_owned());
-        }
-    }
-    let mut analyser = Analyser::new(AnalysisOptions { filter, ..AnalysisOptions::default() });
-    let mut sink = UntilStopped::new(&mut analyser, stop);
-    let meta = match key {
-        None => filter::pour(subject, reading, filters, &mut sink)?,
-        Some(key) => {
-            redacted_meta(key, &filter::pour(subject, reading, filters, &mut Redactor::new(key, &mut sink))?)
-        }
-    };
-    let mut analysis = analyser.finish(&meta);
-    replace_missing_targets(&mut analysis, &meta);
-    Ok(Explained { name, analysis, meta })
+    let subject = input::resolve(input)?;
+    let filter = filter::options(filters, &subject)?;
+    Ok(fonio_input::explain(&subject, &reading.settings(), filter, stop, key)?)
 }

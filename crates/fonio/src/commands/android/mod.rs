@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fonio_android::{Adb, AppIo, Phone, Root, Step, Wanted};
 use fonio_core::{DeviceKind, RowSink};
+use fonio_input::UntilStopped;
 use fonio_machine::{Machine, StorageDevice};
 use fonio_recording::Writer;
 use fonio_system::progress::{Done, Progress};
@@ -20,9 +21,7 @@ use tempfile::TempDir;
 use crate::cli::{Android, Reading, Record};
 use crate::commands::status;
 use crate::exit::Exit;
-use crate::filter::UntilStopped;
-use crate::input::Subject;
-use crate::{output, results, signals, temporary};
+use crate::{input, output, results, signals, temporary};
 
 /// The longest recording that only Ctrl-C ends.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -239,10 +238,11 @@ fn import(
     overwrite: bool,
     stop: &AtomicBool,
 ) -> Result<u64> {
-    let subject = Subject::resolve(&[trace.to_owned()])?;
+    let subject = input::resolve(&[trace.to_owned()])?;
     let mut writer = Writer::create(out, results::recording(overwrite))?;
     let mut until_stopped = UntilStopped::new(&mut writer, stop);
-    let mut meta = subject.pour_unordered(&Reading::default(), &mut until_stopped as &mut dyn RowSink)?;
+    let mut meta =
+        subject.pour_unordered(&Reading::default().settings(), &mut until_stopped as &mut dyn RowSink)?;
     // The file of the trace is removed.
     meta.source.files = vec![phone.name()];
     // A trace has no more than numbers and names of devices; the recorder describes them itself.

@@ -9,6 +9,7 @@ use fonio_analysis::waits::blocked::BlockedProgram;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions, Filter, FilterOptions};
 use fonio_core::{ByteCount, Meta, Nanos};
 use fonio_host::WriteBack;
+use fonio_input::UntilStopped;
 use fonio_machine::units_now;
 use fonio_record::{RecordError, RecordOptions, RecordSummary};
 use fonio_system::{procfs, say};
@@ -17,9 +18,7 @@ use crate::cli::Reading;
 use crate::cli::cure::Cure;
 use crate::cli::per::Per;
 use crate::commands::record;
-use crate::filter::UntilStopped;
-use crate::input::Subject;
-use crate::{last, output};
+use crate::{input, last, output};
 
 /// The recording with the stall.
 pub(super) struct Seen {
@@ -143,13 +142,13 @@ fn analyse(
     stop: &AtomicBool,
 ) -> Result<(Analysis, Meta)> {
     let reading = Reading::default();
-    let subject = Subject::resolve(&[path.to_owned()])?;
+    let subject = input::resolve(&[path.to_owned()])?;
     let since = |from: Duration| Nanos(u64::try_from(from.as_nanos()).unwrap_or(u64::MAX));
     let filter = (from > Duration::ZERO)
         .then(|| FilterOptions { from_ns: Some(since(from)), ..FilterOptions::default() });
     let options = AnalysisOptions { unit_of_interest, filter: filter.clone(), ..AnalysisOptions::default() };
     let mut analyser = Filter::new(filter.unwrap_or_default(), Analyser::new(options))?;
-    let meta = subject.pour(&reading, &mut UntilStopped::new(&mut analyser, stop))?;
+    let meta = subject.pour(&reading.settings(), &mut UntilStopped::new(&mut analyser, stop))?;
     Ok((analyser.into_inner().finish(&meta), meta))
 }
 

@@ -1,0 +1,292 @@
+"""Reports: the verdict, the findings and the figures of a recording, and comparisons of recordings."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fonio import _fonio
+
+if TYPE_CHECKING:
+    import os
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of an analysis (`docs/figures.md`)."""
+
+    name: str
+    """The stable name, such as `latency.reads.response.p99`."""
+    label: str
+    """The label for people."""
+    unit: str
+    """The unit of the value, such as `ns`, `bytes` or `share`."""
+    better: str | None
+    """`lower` or `higher`, if one direction is better."""
+    value: float | None
+    """The value; None if the recording does not show it."""
+    text: str
+    """The value with its unit, for people."""
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.text}"
+
+
+class Figures(Mapping[str, Figure]):
+    """The figures of a report by name. An unknown name raises a `KeyError` with similar names."""
+
+    def __init__(self, figures: Sequence[Figure]) -> None:
+        self._figures = {figure.name: figure for figure in figures}
+
+    def __getitem__(self, name: str) -> Figure:
+        if name in self._figures:
+            return self._figures[name]
+        import difflib
+
+        near = difflib.get_close_matches(name, self._figures, n=3)
+        similar = f"; similar names are {', '.join(near)}" if near else ""
+        raise KeyError(f"there is no figure {name}{similar}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._figures)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The figures as rows, for `pandas.DataFrame` or `polars.DataFrame`."""
+        return [dict(vars(figure)) for figure in self._figures.values()]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement of a report with its evidence. Findings are sorted by importance."""
+
+    id: str
+    """The name of the rule."""
+    rank: int
+    """1 is the most important finding."""
+    severity: str
+    """`note`, `low`, `medium`, `high` or `critical`."""
+    sentence: str
+    """The fact with its numbers."""
+    consequence: str
+    """What the fact costs."""
+    evidence: tuple[Figure, ...]
+    """The figures on which the finding rests."""
+    fixes: tuple[str, ...]
+    """Possible fixes, one sentence each."""
+    command: str | None
+    """The first command among the fixes."""
+    source: str
+    """The source of the rule: the section of a paper, or `ours`."""
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def _figure(row: dict[str, Any]) -> Figure:
+    return Figure(
+        name=row["name"],
+        label=row["label"],
+        unit=row["unit"],
+        better=row.get("better"),
+        value=row.get("value"),
+        text=row["text"],
+    )
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    return Finding(
+        id=row["id"],
+        rank=row["rank"],
+        severity=row["severity"],
+        sentence=row["sentence"],
+        consequence=row["consequence"],
+        evidence=tuple(_figure(figure) for figure in row["evidence"]),
+        fixes=tuple(row["fixes"]),
+        command=row.get("command"),
+        source=row["source"],
+    )
+
+
+class Report:
+    """The report on a recording or trace, the same as that of `fonio report`."""
+
+    def __init__(self, native: _fonio.Explained) -> None:
+        self._native = native
+        self._json = native.json()
+        self._document: dict[str, Any] = json.loads(self._json)
+
+    @property
+    def name(self) -> str:
+        """The name of the recording."""
+        return self._native.name
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The metadata of the recording."""
+        return json.loads(self._native.meta())
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        return self._document["verdict"]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the figures can be trusted; `analysis["validity"]` has the reasons."""
+        return self._document["analysis"]["validity"]["ok"]
+
+    @property
+    def figures(self) -> Figures:
+        """The figures by name."""
+        return Figures([_figure(row) for row in self._document["figures"]])
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings, the most important one first."""
+        return [_finding(row) for row in self.analysis["findings"]]
+
+    @property
+    def analysis(self) -> dict[str, Any]:
+        """The complete analysis; `docs/report.schema.json` describes it."""
+        return self._document["analysis"]
+
+    def json(self) -> str:
+        """The report as one line of JSON, as `fonio report --json` prints it."""
+        return self._json
+
+    def text(self) -> str:
+        """The report as text, as `fonio report --all` prints it."""
+        return self._native.text()
+
+    def html(self) -> str:
+        """The report as an HTML page that needs no other files."""
+        return self._native.html()
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report as an HTML page."""
+        pathlib.Path(path).write_text(self.html(), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return f"<fonio.Report {self.name!r}: {self.verdict}>"
+
+
+def analyse(requests: object, name: str = "requests") -> Report:
+    """Analyses a table of requests: of a simulation, or of any tool with the Arrow interface.
+
+    The table needs the columns `op` and `bytes`. It should have `queued_ns`, `issued_ns`, `completed_ns`, `sector` and
+    `tid`, as in the table `requests` of a recording; each missing column leaves figures unknown. The rows are sorted in
+    memory.
+    """
+    return Report(_fonio.analyse_requests(name, requests))
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a figure differs between the first side of a comparison and another side."""
+
+    figure: str
+    """The name of the figure."""
+    label: str
+    """The label for people."""
+    unit: str
+    """The unit of the values."""
+    better: str | None
+    """`lower` or `higher`, if one direction is better."""
+    side: str
+    """The name of the side that is compared with the first side."""
+    values: tuple[float | None, float | None]
+    """The value of the first side and of this side."""
+    answer: str
+    """`lower`, `higher`, `no_difference` or `unknown`."""
+    ratio: float | None
+    """This side's value divided by the first side's, if known."""
+    details: dict[str, Any]
+    """The interval and the reason of an unknown answer, as in `fonio compare --json`."""
+
+
+class Comparison:
+    """The comparison of recordings, the same as that of `fonio compare`."""
+
+    def __init__(self, text: str) -> None:
+        self._json = text
+        self._document: dict[str, Any] = json.loads(text)
+
+    @property
+    def sides(self) -> list[str]:
+        """The names of the sides."""
+        return [side["name"] for side in self._document["comparison"]["sides"]]
+
+    @property
+    def method(self) -> str:
+        """How the intervals were computed."""
+        return self._document["comparison"]["method"]
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes from the first side to the others."""
+        found = []
+        sides = self.sides
+        for row in self._document["comparison"]["rows"]:
+            for at, change in enumerate(row["changes"], start=1):
+                found.append(
+                    Change(
+                        figure=row["figure"],
+                        label=row["label"],
+                        unit=row["unit"],
+                        better=row.get("better"),
+                        side=sides[at],
+                        values=(row["values"][0], row["values"][at]),
+                        answer=change["answer"],
+                        ratio=change.get("ratio"),
+                        details=change,
+                    )
+                )
+        return found
+
+    @property
+    def differences(self) -> list[Change]:
+        """The changes for which a difference was shown."""
+        return [change for change in self.changes if change.answer in ("lower", "higher")]
+
+    def json(self) -> str:
+        """The comparison as one line of JSON, as `fonio compare --json` prints it."""
+        return self._json
+
+    def __repr__(self) -> str:
+        return f"<fonio.Comparison of {', '.join(self.sides)}: {len(self.differences)} differences>"
+
+
+Side = "Recording | Report | str | os.PathLike[str] | Sequence[Recording | Report | str | os.PathLike[str]]"
+
+
+def compare(before: Any, *after: Any) -> Comparison:
+    """Compares recordings: `compare(a, b)`, or several recordings on each side: `compare([a1, a2, a3], [b1, b2, b3])`.
+
+    A side is a recording, a report or a path, or a list of them. One recording on a side shows how it varies over time,
+    but not how runs differ; give at least three on each side to show that a change is the cause (`docs/compare.md`).
+    """
+    names = ["before", "after"] if len(after) == 1 else ["before", *(f"after {n + 1}" for n in range(len(after)))]
+    sides = [(name, _reports(side)) for name, side in zip(names, [before, *after], strict=True)]
+    return Comparison(_fonio.compare(sides))
+
+
+def _reports(side: Any) -> list[_fonio.Explained]:
+    from fonio.recording import Recording, open
+
+    inputs = side if isinstance(side, (list, tuple)) else [side]
+    found = []
+    for one in inputs:
+        if isinstance(one, Report):
+            report = one
+        elif isinstance(one, Recording):
+            report = one.report()
+        else:
+            report = open(one).report()
+        found.append(report._native)
+    return found

@@ -27,8 +27,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, ci, compare, cure, device, export, fix, fleet, folder, import, lab, launch, manual, mount, record,
-    replay, report, run, status, storebench, sync_policy, watch,
+    bench, check, ci, compare, cure, device, export, fix, fleet, folder, import, lab, launch, manual, mount,
+    record, replay, report, run, status, storebench, sync_policy, watch,
 };
 use crate::exit::Exit;
 

@@ -24,6 +24,8 @@ from .table import Snapshot
 EPOCH = datetime.date(1970, 1, 1)
 #: Days before this one are of a clock that was not set: no device watched by fonio is older.
 FIRST_VALID = (datetime.date(2020, 1, 1) - EPOCH).days
+#: The last day has at least this part (1 / N) of the rows of the fullest day.
+LAST_DAY_SHARE = 10
 #: The length of the window, in weeks.
 WEEKS = 4
 
@@ -48,7 +50,7 @@ _UPDATED = {"disk_firmware": "firmware", "kernel": "kernel", "os": "os"}
 
 NAMES = {
     "model": "model", "kernel": "kernel", "os": "system", "disk_model": "disk model", "firmware": "disk firmware",
-    "batch": "disks made in",
+    "batch": "batch of disks",
 }
 #: The groups whose devices that stall are counted.
 _GROUPS = ("model", "disk_model", "firmware", "kernel", "os")
@@ -112,9 +114,10 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     more_worse, more_better = _between(levels, {key: strata for key, strata in between.items() if key not in told}, z_bound)
     culprits = worse + more_worse
     present = [row for row in levels if row["measure"] == "stalled time"]
-    for culprit in culprits:
+    for culprit in culprits + more_better + better:
         pairs = list(zip(culprit.factors, culprit.levels))
         culprit.devices_now = sum(row["devices"] for row in present if all(row[factor] == level for factor, level in pairs))
+    for culprit in culprits:
         if culprit.from_levels is None:
             _since(engine, culprit, last_day)
     outliers = engine.rows(query("outliers"))
@@ -164,15 +167,26 @@ def _monday(week: int, last_day: int) -> datetime.date:
 
 
 def _refused(engine: Engine, problems: Problems) -> dict:
-    used = None
+    """Counts the rows that are left out. Returns the first and last day, and the number of rows in use."""
+    used: dict[int, int] = {}
+    later: dict[int, str] = {}
     for row in engine.rows(query("refused")):
-        if row["refused"] is None:
-            used = row
-        else:
+        if row["refused"] is not None:
             problems.add(row["refused"], _REASONS[row["refused"]], f"device {row['example']}", row["row_count"], "rows")
-    if used is None:
+        else:
+            used[row["day_number"]] = row["row_count"]
+            later[row["day_number"]] = row["example"]
+    if not used:
         raise FleetError(f"no row of this fleet can be used: {'; '.join(problems.texts())}")
-    return used
+    # A few devices whose clocks are ahead must not decide which days are the last ones.
+    most = max(used.values())
+    last_day = max(day for day, count in used.items() if count * LAST_DAY_SHARE >= most)
+    for day in [day for day in used if day > last_day]:
+        problems.add(
+            "later", f"the day is later than {_date(last_day)}, the last day with a tenth of the devices of the fullest day",
+            f"device {later[day]}", used.pop(day), "rows",
+        )
+    return {"first_day": min(used), "last_day": last_day, "row_count": sum(used.values())}
 
 
 def _is_possible(strata: list[Stratum]) -> bool:
@@ -391,7 +405,14 @@ def _why(row: dict, culprits: list[Culprit], cause: dict | None, writer: dict | 
 
 def describe(culprit: Culprit) -> str:
     """Returns the attributes of a culprit, such as `disk firmware 1.7`."""
-    return " and ".join(f"{NAMES[name]} {level}" for name, level in zip(culprit.factors, culprit.levels))
+    return " and ".join(map(_described, culprit.factors, culprit.levels))
+
+
+def _described(factor: str, level: str) -> str:
+    if factor == "batch":
+        model, _, month = level.rpartition(" ")
+        return f"disks {model} made in {month}"
+    return f"{NAMES[factor]} {level}"
 
 
 def _wear(rows: list[dict]) -> Wear | None:

@@ -28,7 +28,7 @@ def rows(location: Location, folder: str) -> list[dict]:
     try:
         meta = json.loads(location.read(f"{folder}/meta.json", META_BYTES_MAX))
     except ValueError as error:
-        raise Refused("half-written-recording", "the recording's meta.json is not complete") from error
+        raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
     version = meta.get("schema_version")
     if not isinstance(version, int) or version > VERSION:
         raise Refused("newer-recording", f"the recording's schema is newer than {VERSION}; update the package fonio")
@@ -72,7 +72,7 @@ def _sums(location: Location, path: str) -> dict[str, dict]:
                 _add(sums, pa.Table.from_batches([batch]))
             return sums
     except (pa.ArrowInvalid, OSError) as error:
-        raise Refused("half-written-recording", "the recording's requests.parquet is missing or not complete") from error
+        raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
 
 
 def _add(sums: dict[str, dict], table: pa.Table) -> None:

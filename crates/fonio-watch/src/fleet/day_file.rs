@@ -228,14 +228,15 @@ fn units(sum: &Summary, names: &Names<'_>) -> Vec<Line> {
         let Some(device) = &row.device else { continue };
         rows.entry((device.clone(), names.of(&row.party))).or_default()[2] += total_us(&row.waits);
     }
-    let line = |((disk, unit), [written_bytes, read_bytes, blocked_us])| Line::Unit {
-        disk,
-        unit,
-        written_bytes,
-        read_bytes,
-        blocked_us,
-    };
-    rows.into_iter().map(line).collect()
+    rows.into_iter()
+        .map(|((disk, unit), [written_bytes, read_bytes, blocked_us])| Line::Unit {
+            disk,
+            unit,
+            written_bytes,
+            read_bytes,
+            blocked_us,
+        })
+        .collect()
 }
 
 fn stalls(sum: &Summary, names: &Names<'_>, only_disk: Option<&str>) -> Vec<Line> {
@@ -251,16 +252,17 @@ fn stalls(sum: &Summary, names: &Names<'_>, only_disk: Option<&str>) -> Vec<Line
             total[2] = total[2].max(stall.lasted_ms);
         }
     }
-    let line = |((disk, unit, cause, culprit), [stalls, stalled_ms, longest_ms])| Line::Stall {
-        disk,
-        unit,
-        cause,
-        culprit,
-        stalls,
-        stalled_ms,
-        longest_ms,
-    };
-    rows.into_iter().map(line).collect()
+    rows.into_iter()
+        .map(|((disk, unit, cause, culprit), [stalls, stalled_ms, longest_ms])| Line::Stall {
+            disk,
+            unit,
+            cause,
+            culprit,
+            stalls,
+            stalled_ms,
+            longest_ms,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -363,7 +365,10 @@ mod tests {
     #[test]
     fn what_an_old_day_had_is_unknown_and_requests_that_nobody_saw_too() {
         let late = text(Day(20_000).end() + ATTRIBUTES_VALID_S + 1, &sum());
-        assert!(late.contains(r#""kernel":null,"os":null"#) && late.contains(r#""disk_firmware":null"#), "{late}");
+        assert!(
+            late.contains(r#""kernel":null,"os":null"#) && late.contains(r#""disk_firmware":null"#),
+            "{late}"
+        );
         let unseen = Summary { limited_s: 86_000, ..sum() };
         let unseen = text(Day(20_000).end(), &unseen);
         assert!(unseen.contains(r#""writes":null,"write_us":null,"slow_writes":null"#), "{unseen}");

@@ -1,5 +1,6 @@
 -- Devices far above all others of their model and disk model: more than four times the distance between the quartiles
--- above the upper quartile, and at least twice it. Groups of fewer than 20 devices have no outliers.
+-- above the upper quartile. This distance counts as half an octave (32 bins) at least, so an outlier has four times the
+-- upper quartile or more. Groups of fewer than 20 devices have no outliers.
 WITH grouped AS (
     SELECT
         *,
@@ -20,6 +21,6 @@ quartiles AS (
 SELECT g.device, g.measure, g.model, g.kernel, g.os, g.disk_model, g.disk_firmware, g.disk_made, g.bin, q.median, q.devices
 FROM grouped AS g
 JOIN quartiles AS q ON q.model = g.model AND q.disk_model = g.disk_model AND q.measure = g.measure
-WHERE q.devices >= 20 AND g.bin > q.upper + 4 * (q.upper - q.lower) AND g.bin >= q.upper + 64
+WHERE q.devices >= 20 AND g.bin > q.upper + 4 * greatest(q.upper - q.lower, 32)
 ORDER BY g.bin - q.median DESC, g.device, g.measure
 LIMIT 100

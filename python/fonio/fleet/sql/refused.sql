@@ -1,11 +1,5 @@
--- How many rows are left out, by reason, with an example; the row without a reason has the bounds of the days in use.
-SELECT
-    refused,
-    count(*) AS row_count,
-    count(DISTINCT device) AS devices,
-    min(device) AS example,
-    min(day_number) AS first_day,
-    max(day_number) AS last_day
+-- How many rows of each day are used, and how many are left out, by reason, with an example.
+SELECT refused, day_number, count(*) AS row_count, min(device) AS example
 FROM checked_days
-GROUP BY refused
-ORDER BY refused
+GROUP BY refused, day_number
+ORDER BY refused, day_number

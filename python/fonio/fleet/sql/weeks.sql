@@ -10,7 +10,7 @@ WITH numbered AS (
             ORDER BY watched_s DESC, written_bytes DESC, writes DESC, reads DESC, write_us DESC, read_us DESC
         ) AS copy
     FROM checked_days
-    WHERE refused IS NULL
+    WHERE refused IS NULL AND day_number <= $last_day
 ),
 named AS (
     SELECT

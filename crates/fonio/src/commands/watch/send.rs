@@ -20,7 +20,9 @@ const MACHINE_ID: &str = "/etc/machine-id";
 pub fn run(arguments: &Send) -> Result<Exit> {
     let key = arguments.redact.key()?;
     if key.is_some() && arguments.redact.redact_key.is_none() {
-        bail!("--redact needs --redact-key FILE here: all devices of a fleet need the same key, or their units cannot be compared");
+        bail!(
+            "--redact needs --redact-key FILE here: all devices of a fleet need the same key, or their units cannot be compared"
+        );
     }
     let device = device(arguments.device_name.as_deref())?;
     let inbox = Inbox::open(&arguments.to).with_context(|| {

@@ -204,7 +204,8 @@ fn metric_names(text: &str) -> std::collections::BTreeSet<String> {
 
 #[test]
 fn the_grafana_dashboard_uses_metrics_and_labels_that_are_served() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/grafana/fonio-watch.json");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/grafana/fonio-watch.json");
     let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let shared = Shared::default();
     shared.add(&minute());

@@ -16,7 +16,7 @@ import datetime
 from .answers import Report
 from .problems import FleetError
 
-__all__ = ["FleetError", "Report", "generate", "pack", "report", "send", "sentence"]
+__all__ = ["FleetError", "Report", "generate", "migrate", "pack", "report", "send", "sentence"]
 
 
 def report(
@@ -74,13 +74,21 @@ def generate(place: str, **plan) -> None:
     run(Plan(**plan), Location(place))
 
 
-def pack(place: str, to: str | None = None) -> str:
-    """Makes Parquet files of the files that devices sent. Returns a sentence on what was done."""
+def pack(place: str) -> str:
+    """Makes Parquet files of the files that devices sent. Returns sentences on what was done."""
     from .packing import pack as run
     from .store import Location
 
-    source = Location(place)
-    return run(source, Location(to) if to else source)
+    location = Location(place)
+    return run(location, location)
+
+
+def migrate(place: str, to: str) -> str:
+    """Writes all rows of a fleet to a new location, with the present columns. Returns sentences on what was done."""
+    from .packing import migrate as run
+    from .store import Location
+
+    return run(Location(place), Location(to))
 
 
 def send(folder: str, to: str) -> str:

@@ -52,6 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("place", metavar="PLACE", help=place)
     pack.set_defaults(run=_pack)
 
+    migrate = commands.add_parser("migrate", help="write all rows to a new place, with the present columns, in one file a day and table")
+    migrate.add_argument("place", metavar="PLACE", help=place)
+    migrate.add_argument("to", metavar="NEW", help="an empty place")
+    migrate.set_defaults(run=_migrate)
+
     send = commands.add_parser("send", help="copy files of devices from a folder to another place")
     send.add_argument("folder", metavar="DIR", help="the folder to which `fonio watch send` wrote")
     send.add_argument("to", metavar="PLACE", help=place)
@@ -112,6 +117,13 @@ def _pack(arguments: argparse.Namespace) -> int:
     from . import pack
 
     print(_printable_lines(pack(arguments.place)))
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from . import migrate
+
+    print(_printable_lines(migrate(arguments.place, arguments.to)))
     return 0
 
 

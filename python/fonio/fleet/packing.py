@@ -1,8 +1,9 @@
-"""Makes Parquet files of the files that devices sent, and sends files of devices to another location."""
+"""Makes Parquet files of the files that devices sent, copies files of devices, and rewrites a fleet with the present columns."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .problems import FleetError, Problems
-from .schema import KEYS, TABLES
+from .schema import KEYS, TABLES, conformed
 from .store import Location
-from .table import read_arrived
+from .table import read_arrived, take
 
 _ARRIVED = re.compile(r"^(?:arrived/)?(\d{4}-\d{2}-\d{2}/[^/]+\.jsonl(?:\.gz)?)$")
 #: Files of devices that are read together: bounds the memory.
@@ -47,15 +48,52 @@ def pack(source: Location, target: Location) -> str:
                 continue
             name = hashlib.sha256("\n".join(usable).encode()).hexdigest()[:16]
             for table, rows in tables.items():
-                sink = pa.BufferOutputStream()
-                ordered = rows.sort_by([(key, "ascending") for key in KEYS[table]])
-                pq.write_table(ordered.cast(TABLES[table]), sink, compression="zstd")
-                target.write(f"{table}/{day}/{name}.parquet", sink.getvalue().to_pybytes())
+                target.write(f"{table}/{day}/{name}.parquet", _encoded(table, rows))
             # Listed last: after an interruption, the same files are packed again, under the same name.
             source.write(f"packed/{day}-{name}.txt", ("\n".join(usable) + "\n").encode())
             count += len(usable)
     told = f"Packed {count:,} files of devices to {target.place}."
     return "\n".join([told, *problems.texts()])
+
+
+def migrate(source: Location, target: Location) -> str:
+    """Writes all usable rows of a fleet to another, empty location: with the present columns, in one file a day and table.
+
+    The source stays as it is. Recordings are not copied.
+    """
+    if target.is_local and os.path.isdir(target.root) and os.listdir(target.root):
+        raise FleetError(f"{target.place} is not empty; name a new folder")
+    snapshot = take(source, with_recordings=False)
+    days: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, paths in snapshot.files.items():
+        for path in paths:
+            days[name, path.split("/")[1]].append(path)
+    arrived: dict[str, list[str]] = defaultdict(list)
+    for path in snapshot.arrived:
+        arrived[path.split("/")[1]].append(path)
+    count = 0
+    for day in sorted({day for _, day in days} | set(arrived)):
+        sent = read_arrived(source, arrived[day], Problems()) if arrived[day] else {}
+        for name in TABLES:
+            parts = [_read(source, name, path) for path in days[name, day]] + ([sent[name]] if sent else [])
+            rows = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
+            if rows.num_rows:
+                target.write(f"{name}/{day}/migrated.parquet", _encoded(name, rows))
+                count += rows.num_rows
+    told = f"Wrote {count:,} rows to {target.place}."
+    return "\n".join([told, *snapshot.problems.texts()])
+
+
+def _read(location: Location, name: str, path: str) -> pa.Table:
+    with location.fs.open_input_file(location.full(path)) as file:
+        return conformed(name, pq.ParquetFile(file).read())
+
+
+def _encoded(name: str, rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    ordered = rows.sort_by([(key, "ascending") for key in KEYS[name]])
+    pq.write_table(ordered.cast(TABLES[name]), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 def send(source: Location, target: Location) -> str:

@@ -3,8 +3,8 @@
 A fleet is a folder with three tables. Each row belongs to one device and one day (UTC).
 
 The rules of versions: a column can be added without a new version, and a file without this column has unknown values
-(null) in it. A new version is needed if a column changes its meaning, type or name. `MIGRATIONS` then gets an entry that
-reads the older version, and `pack` writes the current version.
+(null) in it. A new version is needed if a column changes its meaning, type or name; then `conformed` turns the columns of the
+older versions into the present ones. `migrate` writes all rows of a fleet with the present columns.
 """
 
 from __future__ import annotations
@@ -90,9 +90,16 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stalls": ("device", "day", "disk", "unit", "cause", "culprit"),
 }
 
-#: Readers of older versions: from the version to a function that turns a table of this version into the next version.
-#: Version 1 is the first version.
-MIGRATIONS: dict[int, object] = {}
+
+def conformed(name: str, table: pa.Table) -> pa.Table:
+    """Returns the rows of a table with the present columns. Columns that the table does not have are unknown (null)."""
+    schema = TABLES[name]
+    columns = [
+        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
 
 #: Upper ends of the classes of response times: class k ends at 2**k microseconds, and the last class has no end.
 CLASSES = 32

@@ -48,7 +48,9 @@ class Snapshot:
             engine.table(name, self.location, self.files[name], self.columns[name], self.extra.get(name))
 
 
-def take(location: Location, since: datetime.date | None = None, until: datetime.date | None = None) -> Snapshot:
+def take(
+    location: Location, since: datetime.date | None = None, until: datetime.date | None = None, with_recordings: bool = True
+) -> Snapshot:
     """Lists and checks the files of a fleet. `since` and `until` choose days, both included."""
     snapshot = Snapshot(location)
     files = location.files()
@@ -66,7 +68,7 @@ def take(location: Location, since: datetime.date | None = None, until: datetime
         elif found := _ARRIVED_FILE.match(file.path):
             if is_wanted(found[1]) and file.path not in packed:
                 snapshot.arrived.append(file.path)
-        elif _META_FILE.match(file.path):
+        elif with_recordings and _META_FILE.match(file.path):
             snapshot.recordings.append(file.path.rsplit("/", 1)[0])
     _check(snapshot, tables)
     _read_arrived(snapshot)

@@ -10,15 +10,18 @@ from .statistics import FAMILY_ERROR, RATIO_MIN
 def sentence(culprit: Culprit) -> str:
     """Returns a culprit as a sentence with its numbers."""
     found = culprit.comparison
-    times = f"{found.ratio:.2f} times ({found.least:.2f} to {found.most:.2f})"
-    told = f"{_capital(describe(culprit))}: {culprit.measure} is {times}"
+    times = f"{culprit.measure} × {found.ratio:.2f} ({found.least:.2f} to {found.most:.2f})"
     if culprit.from_levels is not None:
-        told += (
-            f" that of {' and '.join(culprit.from_levels)}. {found.devices:,} devices were updated, and {found.others:,} of the "
-            "same kind were not"
+        before = " and ".join(culprit.from_levels)
+        told = (
+            f"{_capital(describe(culprit))} after {before}: {times}. {found.devices:,} updated devices were compared with "
+            f"{found.others:,} of the same kind that kept {before}"
         )
     else:
-        told += f" that of the same devices without it. {found.devices:,} devices with it were compared with {found.others:,} without it"
+        told = (
+            f"{_capital(describe(culprit))}: {times}. {found.devices:,} devices with it were compared with {found.others:,} of the "
+            "same kind without it"
+        )
     told += f"; {culprit.devices_now:,} have it now."
     if culprit.since_range is not None and culprit.from_levels is not None:
         told += f" The updates were between {culprit.since_range[0]} and {culprit.since_range[1]}, half of them by the week of {culprit.since}."

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import REPOSITORY, device_file, report, rows, write_rows
 
-from fonio.fleet import FleetError, pack
+from fonio.fleet import FleetError, migrate, pack
 from fonio.fleet.schema import DAYS, VERSION_KEY
 
 DAY = "2025-01-05"
@@ -122,6 +122,21 @@ def test_packing_loses_nothing_and_counts_nothing_twice(small):
     device_file(small, "late", DAY)
     assert pack(str(small)).startswith("Packed 1 files")
     assert report(small).device_days == before.device_days + 1
+
+
+def test_a_migrated_fleet_has_the_present_columns_and_the_same_answers(small, tmp_path):
+    table = pq.read_table(small / "days" / DAY / "part-000.parquet").drop_columns(["disk_made", "unobserved"])
+    pq.write_table(table, small / "days" / DAY / "part-000.parquet")
+    (small / "days" / DAY / "cut.parquet").write_bytes(b"PAR1")
+    device_file(small, "sent", "2025-01-20")
+    told = migrate(str(small), str(tmp_path / "new"))
+    assert told.startswith("Wrote ") and "cut.parquet" in told
+    old, new = report(small), report(tmp_path / "new")
+    assert (new.devices, new.device_days, new.written_bytes, new.sufferers) == (old.devices, old.device_days, old.written_bytes, old.sufferers)
+    for path in (tmp_path / "new" / "days").rglob("*.parquet"):
+        assert pq.read_schema(path).equals(DAYS, check_metadata=False) and pq.read_schema(path).metadata[VERSION_KEY] == b"1"
+    with pytest.raises(FleetError, match="is not empty"):
+        migrate(str(small), str(tmp_path / "new"))
 
 
 def test_recordings_of_all_ages(small):

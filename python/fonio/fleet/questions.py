@@ -89,7 +89,11 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     used = _refused(engine, problems)
     last_day = used["last_day"]
     window = {"last_day": last_day, "weeks": weeks}
-    engine.define("weeks", query("weeks", **window), keep=True)
+    first_week = math.floor((used["first_day"] - last_day - 1) / 7)
+    step = engine.weeks_at_once or -first_week
+    parts = [{"from_week": begin, "to_week": min(begin + step, 0)} for begin in range(first_week, 0, step)]
+    engine.define_parts("week_sums", [query("week_sums", **window, **part) for part in parts])
+    engine.define("weeks", query("weeks"), keep=True)
     engine.define("period", query("period", **window), keep=True)
     engine.define("device_values", query("values"), keep=True)
     size = engine.rows(query("fleet", **window))[0]
@@ -97,7 +101,7 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
         problems.add("duplicate", "the same device, day and disk was sent before", "", copies, "rows")
     units = [row["unit"] for row in engine.rows(query("top_units", **window)) if row["devices"] >= DEVICES_MIN][:12]
     quoted = ", ".join(map(text, units)) or "''"
-    engine.define("unit_weeks", query("unit_weeks", units=quoted, **window), keep=True)
+    engine.define_parts("unit_weeks", [query("unit_weeks", units=quoted, **window, **part) for part in parts])
 
     levels = list(map(_named, engine.rows(query("levels")) + engine.rows(query("unit_levels", **window))))
     changes = engine.rows(query("changes")) + engine.rows(query("unit_changes"))

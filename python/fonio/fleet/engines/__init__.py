@@ -15,6 +15,12 @@ class Engine(Protocol):
     #: The name and version of the engine, for the report.
     name: str
 
+    #: How many weeks of rows the engine adds up at a time; `None` for all. Fewer weeks need less memory.
+    weeks_at_once: int | None
+
+    def define_parts(self, name: str, parts: list[str]) -> None:
+        """Computes a table as the rows of several queries, one after the other."""
+
     def define(self, name: str, sql: str, keep: bool) -> None:
         """Defines a table by a query. `keep` computes it once; otherwise each use computes it."""
 

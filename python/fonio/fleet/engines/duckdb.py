@@ -18,6 +18,8 @@ MEMORY = "1GB"
 class DuckDb:
     """Runs the SQL files in DuckDB."""
 
+    weeks_at_once = 8
+
     def __init__(self, memory: str = MEMORY, threads: int | None = None) -> None:
         try:
             import duckdb
@@ -61,6 +63,10 @@ class DuckDb:
         )
         self._connection.register(f"{name}_files", dataset)
         return f"SELECT {', '.join(schema.names)} FROM {name}_files"
+
+    def define_parts(self, name: str, parts: list[str]) -> None:
+        for number, sql in enumerate(parts):
+            self._run(f"CREATE TABLE {name} AS {sql}" if number == 0 else f"INSERT INTO {name} {sql}")
 
     def define(self, name: str, sql: str, keep: bool) -> None:
         self._run(f"CREATE {'TABLE' if keep else 'TEMP VIEW'} {name} AS {sql}")

@@ -17,6 +17,8 @@ _TYPES = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.dat
 class Spark:
     """Runs the SQL files in Spark."""
 
+    weeks_at_once = None
+
     def __init__(self, session=None) -> None:
         try:
             import pyspark
@@ -44,6 +46,9 @@ class Spark:
         for more in frames[1:]:
             frame = frame.unionByName(more)
         frame.selectExpr("*", "unix_date(day) AS day_number").createOrReplaceTempView(f"{name}_raw")
+
+    def define_parts(self, name: str, parts: list[str]) -> None:
+        self.define(name, " UNION ALL ".join(f"({sql})" for sql in parts), keep=True)
 
     def define(self, name: str, sql: str, keep: bool) -> None:
         self._session.sql(sql).createOrReplaceTempView(name)

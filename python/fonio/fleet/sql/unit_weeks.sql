@@ -1,9 +1,11 @@
 -- One row for each device, week and unit among $units: its written bytes on the main disk, with the attributes of the
--- device. Of several rows for one device, day, disk and unit, the one with the most bytes counts.
+-- device. Of several rows for one device, day, disk and unit, the one with the most bytes counts. As in `week_sums`, weeks can
+-- be computed apart from others.
 WITH once AS (
     SELECT device, day_number, disk, unit, max(written_bytes) AS written_bytes
     FROM units_raw
     WHERE unit IN ($units) AND written_bytes >= 0 AND written_bytes < 90000 * 32000000000 AND day_number <= $last_day
+        AND day_number > $last_day + 7 * ($from_week) AND day_number <= $last_day + 7 * ($to_week)
     GROUP BY device, day_number, disk, unit
 ),
 summed AS (

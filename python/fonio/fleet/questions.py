@@ -14,6 +14,7 @@ import datetime
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 
 from .answers import Culprit, Outlier, Report, Sufferers, Unknown, Wear
 from .engines import Engine, query, text
@@ -43,8 +44,8 @@ _BETWEEN: dict[str, tuple[str, ...]] = {
 }
 #: The columns of each of these attributes.
 _COLUMNS = {"firmware": ("disk_model", "disk_firmware"), "kernel": ("kernel",), "os": ("os",), "batch": ("disk_model", "disk_made")}
-#: The attributes in a key of `weeks`, in their order.
-_KEY = ("model", "disk_model", "disk_made", "disk_firmware", "kernel", "os")
+#: The attributes in a `kind` of `weeks`, in their order.
+_KEY = ("model", "disk_model", "disk_firmware", "kernel", "os")
 #: The attributes of a key that an update changes, with their names as factors.
 _UPDATED = {"disk_firmware": "firmware", "kernel": "kernel", "os": "os"}
 
@@ -104,8 +105,7 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     engine.define_parts("unit_weeks", [query("unit_weeks", units=quoted, **window, **part) for part in parts])
 
     levels = list(map(_named, engine.rows(query("levels")) + engine.rows(query("unit_levels", **window))))
-    changes = engine.rows(query("changes")) + engine.rows(query("unit_changes"))
-    within, updates_unknown = _change_strata(changes)
+    within, updates_unknown = _change_strata(chain(engine.each(query("changes")), engine.each(query("unit_changes"))))
     between = {
         (factor, level, measure): strata
         for (factor, level, measure), strata in _level_strata(levels).items()
@@ -156,7 +156,7 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
 def _named(row: dict) -> dict:
     """Adds the attributes that consist of two columns."""
     for name in ("firmware", "batch"):
-        values = [row[column] for column in _COLUMNS[name]]
+        values = [row.get(column, UNKNOWN) for column in _COLUMNS[name]]
         row[name] = UNKNOWN if UNKNOWN in values else " ".join(values)
     return row
 
@@ -253,13 +253,13 @@ def _between(rows: list[dict], possible: dict, z_bound: float) -> tuple[list[Cul
     return named, [culprit for culprit in better if (culprit.factors[0], culprit.measure) not in named_factors]
 
 
-def _change_strata(rows: list[dict]) -> tuple[dict, list[Unknown]]:
+def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
     """Returns the strata of each update, by changed attributes and measure, and the updates without a control."""
     controls: dict = defaultdict(lambda: defaultdict(int))
     updated: dict = defaultdict(lambda: defaultdict(int))
     for row in rows:
         origin, target = dict(zip(_KEY, row["from_key"].split("|"))), dict(zip(_KEY, row["to_key"].split("|")))
-        kind = tuple(origin[name] for name in _KEY if name != "disk_made")
+        kind = row["from_key"]
         changed = tuple(name for name in _KEY if origin[name] != target[name])
         if not changed:
             controls[row["week"], kind, row["measure"]][row["bin"]] += row["devices"]

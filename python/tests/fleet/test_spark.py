@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 
 #: The text of a file of a device that arrives late.
 ADDED = "\n".join([
-    '{"kind": "device", "schema": 1, "device": "added", "day": "2025-01-20"}',
+    '{"kind": "device", "schema": 1, "device": "added", "day": "2025-01-12"}',
     '{"kind": "disk", "disk": "mmcblk0", "watched_s": 86400, "written_bytes": 4096}',
     '{"kind": "end", "lines": 3}',
 ])
@@ -80,9 +80,9 @@ def test_spark_with_three_executors_gives_the_answers_of_duckdb(endpoint):
 
     place = "s3://bucket/fleet"
     location = Location(place, {"endpoint": endpoint})
-    generate(Plan(devices=500, days=42, seed=2, files_a_day=2), location)
-    location.write("arrived/2025-01-19/first.jsonl", ADDED.replace("added", "first").replace("2025-01-20", "2025-01-19").encode())
-    location.write("arrived/2025-01-19/cut.jsonl", ADDED[:90].encode())
+    generate(Plan(devices=600, days=14, seed=2), location)
+    location.write("arrived/2025-01-11/first.jsonl", ADDED.replace("added", "first").replace("2025-01-12", "2025-01-11").encode())
+    location.write("arrived/2025-01-11/cut.jsonl", ADDED[:90].encode())
     by_duckdb = document.document(fonio.fleet.report(place, endpoint=endpoint, today=TODAY))
     home = os.path.dirname(pyspark.__file__)
     jars = ",".join(map(str, sorted(Path(os.environ["FONIO_SPARK_JARS"]).glob("*.jar"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib import resources
 from typing import Protocol
 
@@ -26,6 +27,9 @@ class Engine(Protocol):
 
     def rows(self, sql: str) -> list[dict]:
         """Runs a query and returns its rows."""
+
+    def each(self, sql: str) -> Iterator[dict]:
+        """Runs a query and returns its rows one after the other; the next query ends it."""
 
     def close(self) -> None:
         """Frees the tables and temporary files."""

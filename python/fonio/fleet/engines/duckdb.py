@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -75,6 +76,12 @@ class DuckDb:
         result = self._run(sql)
         names = [column[0] for column in result.description]
         return [dict(zip(names, row)) for row in result.fetchall()]
+
+    def each(self, sql: str) -> Iterator[dict]:
+        result = self._run(sql)
+        names = [column[0] for column in result.description]
+        while some := result.fetchmany(4096):
+            yield from (dict(zip(names, row)) for row in some)
 
     def _run(self, sql: str):
         try:

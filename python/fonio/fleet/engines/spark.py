@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from ..problems import FleetError
@@ -58,6 +60,9 @@ class Spark:
 
     def rows(self, sql: str) -> list[dict]:
         return [row.asDict() for row in self._session.sql(sql).collect()]
+
+    def each(self, sql: str) -> Iterator[dict]:
+        return (row.asDict() for row in self._session.sql(sql).toLocalIterator())
 
     def close(self) -> None:
         for name in self._cached:

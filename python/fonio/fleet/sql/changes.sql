@@ -1,15 +1,20 @@
 -- How each device changed from the four weeks before a week to the four weeks after it, as counts of devices in bins
 -- (64 bins are a factor of two). A device whose attributes changed in this week is in rows with `to_key` <> `from_key`;
--- a device whose attributes stayed is a control. Only weeks and attributes with a change are listed.
+-- a device whose attributes stayed is a control. Only weeks and attributes with a change are listed. The month of manufacture
+-- is not among these attributes, but a device whose disk has another month has another disk, and is left out.
 WITH framed AS (
     SELECT
         device, week, key_min, key_max,
         min(key_min) OVER before AS before_min,
         max(key_max) OVER before AS before_max,
         count(*) OVER before AS before_weeks,
+        min(kind) OVER before AS before_kind,
+        min(disk_made) OVER before AS before_made,
         min(key_min) OVER after AS after_min,
         max(key_max) OVER after AS after_max,
         count(*) OVER after AS after_weeks,
+        min(kind) OVER after AS after_kind,
+        min(disk_made) OVER after AS after_made,
         sum(watched_s) OVER before AS b_watched_s, sum(watched_s) OVER after AS a_watched_s,
         sum(reads) OVER before AS b_reads, sum(reads) OVER after AS a_reads,
         sum(read_us) OVER before AS b_read_us, sum(read_us) OVER after AS a_read_us,
@@ -29,14 +34,14 @@ paired AS (
     SELECT *
     FROM framed
     WHERE before_min = before_max AND after_min = after_max AND before_weeks >= 3 AND after_weeks >= 3
-        AND (before_min <> after_min OR key_min = key_max)
+        AND before_made = after_made AND (before_min <> after_min OR key_min = key_max)
 ),
 changed AS (
-    SELECT DISTINCT week, before_min AS from_key FROM paired WHERE before_min <> after_min
+    SELECT DISTINCT week, before_kind AS from_key FROM paired WHERE before_kind <> after_kind
 ),
 long AS (
     SELECT
-        p.week, p.before_min AS from_key, p.after_min AS to_key, m.measure,
+        p.week, p.before_kind AS from_key, p.after_kind AS to_key, m.measure,
         CASE m.measure
             WHEN 'read time' THEN CASE WHEN b_reads >= 200 AND a_reads >= 200 AND b_read_us > 0 AND a_read_us > 0
                 THEN ln(CAST(a_read_us AS DOUBLE) / a_reads) - ln(CAST(b_read_us AS DOUBLE) / b_reads) END
@@ -52,7 +57,7 @@ long AS (
                     - ln(CAST(b_written_bytes AS DOUBLE) * 86400 / b_watched_s) END
         END AS delta
     FROM paired AS p
-    JOIN changed AS c ON c.week = p.week AND c.from_key = p.before_min
+    JOIN changed AS c ON c.week = p.week AND c.from_key = p.before_kind
     CROSS JOIN (
         VALUES ('read time'), ('write time'), ('flush time'), ('stalled time'), ('written bytes')
     ) AS m (measure)

@@ -5,9 +5,13 @@ WITH framed AS (
         min(key_min) OVER before AS before_min,
         max(key_max) OVER before AS before_max,
         count(*) OVER before AS before_weeks,
+        min(kind) OVER before AS before_kind,
+        min(disk_made) OVER before AS before_made,
         min(key_min) OVER after AS after_min,
         max(key_max) OVER after AS after_max,
         count(*) OVER after AS after_weeks,
+        min(kind) OVER after AS after_kind,
+        min(disk_made) OVER after AS after_made,
         sum(watched_s) OVER before AS b_watched_s, sum(watched_s) OVER after AS a_watched_s,
         sum(written_bytes) OVER before AS b_written_bytes, sum(written_bytes) OVER after AS a_written_bytes
     FROM unit_weeks
@@ -17,12 +21,12 @@ WITH framed AS (
 ),
 paired AS (
     SELECT
-        week, unit, before_min AS from_key, after_min AS to_key,
+        week, unit, before_kind AS from_key, after_kind AS to_key,
         ln(CAST(a_written_bytes AS DOUBLE) * 86400 / a_watched_s + 1048576)
             - ln(CAST(b_written_bytes AS DOUBLE) * 86400 / b_watched_s + 1048576) AS delta
     FROM framed
     WHERE before_min = before_max AND after_min = after_max AND before_weeks >= 3 AND after_weeks >= 3
-        AND (before_min <> after_min OR key_min = key_max)
+        AND before_made = after_made AND (before_min <> after_min OR key_min = key_max)
 ),
 changed AS (
     SELECT DISTINCT week, from_key FROM paired WHERE from_key <> to_key

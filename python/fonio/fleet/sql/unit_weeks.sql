@@ -14,7 +14,7 @@ summed AS (
     FROM once
     GROUP BY device, disk, unit, CAST(floor((day_number - $last_day - 1) / 7.0) AS INT)
 )
-SELECT s.device, s.unit, s.week, w.key_min, w.key_max, w.model, w.kernel, w.os, w.disk_model, w.disk_firmware,
+SELECT s.device, s.unit, s.week, w.key_min, w.key_max, w.kind, w.model, w.kernel, w.os, w.disk_model, w.disk_firmware,
     w.disk_made, w.watched_s, s.written_bytes
 FROM summed AS s
 JOIN weeks AS w ON w.device = s.device AND w.disk = s.disk AND w.week = s.week

@@ -36,6 +36,7 @@ SELECT
     max(day_number) AS last_day,
     min(concat_ws('|', model_name, disk_model_name, disk_made_name, disk_firmware_name, kernel_name, os_name)) AS key_min,
     max(concat_ws('|', model_name, disk_model_name, disk_made_name, disk_firmware_name, kernel_name, os_name)) AS key_max,
+    max(concat_ws('|', model_name, disk_model_name, disk_firmware_name, kernel_name, os_name)) AS kind,
     max(model_name) AS model,
     max(kernel_name) AS kernel,
     max(os_name) AS os,

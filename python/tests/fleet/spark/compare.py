@@ -13,7 +13,7 @@ from fonio.fleet.store import Location
 place, endpoint, today, added = sys.argv[1:]
 location = Location(place, {"endpoint": endpoint})
 snapshot = table.take(location)
-location.write("arrived/2025-01-20/added.jsonl", added.encode())
+location.write("arrived/2025-01-12/added.jsonl", added.encode())
 engine = Spark()
 print("report:" + document.to_json(questions.answer(snapshot, engine, datetime.date.fromisoformat(today))).replace("\n", " "))
 engine.close()

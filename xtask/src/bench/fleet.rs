@@ -15,7 +15,7 @@ pub struct Arguments {
     /// What to measure.
     #[arg(value_enum)]
     what: What,
-    /// Numbers of devices; the other measurements use the first one.
+    /// Numbers of devices, separated by commas; measurements other than `growth` use the first one.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2_500, 5_000, 10_000])]
     devices: Vec<u64>,
     /// Number of days.
@@ -61,8 +61,6 @@ struct Measured {
     #[serde(default)]
     bytes: f64,
     #[serde(default)]
-    elapsed_s: f64,
-    #[serde(default)]
     processor_s: f64,
     #[serde(default)]
     memory_bytes: f64,
@@ -88,23 +86,25 @@ const QUARTER_DAYS: f64 = 91.0;
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     tools::ensure_python_packages()?;
-    let command = |more: &str| format!("cargo xtask bench fleet {}{more}", arguments.what.name());
+    let devices: Vec<String> = arguments.devices.iter().map(u64::to_string).collect();
+    let devices = match arguments.what {
+        What::Growth => devices.join(","),
+        _ => devices[0].clone(),
+    };
+    let days = arguments.days;
+    let command =
+        format!("cargo xtask bench fleet {} --devices {devices} --days {days}", arguments.what.name());
     let rows = measure(arguments)?;
     ensure!(!rows.is_empty(), "nothing was measured");
-    let days = arguments.days;
     match arguments.what {
         What::Growth => {
-            growth(&rows, &command(""))?;
-            cost(&rows, &command(""))
+            growth(&rows, &command)?;
+            cost(&rows, &command)
         }
-        What::Silent => faultless(&rows, &command(&chosen(arguments, days)), arguments),
-        What::Found => planted(&rows, &command(&chosen(arguments, days)), arguments),
-        What::Engines => engines(&rows, &command(&chosen(arguments, days))),
+        What::Silent => faultless(&rows, &command, arguments),
+        What::Found => planted(&rows, &command, arguments),
+        What::Engines => engines(&rows, &command),
     }
-}
-
-fn chosen(arguments: &Arguments, days: u64) -> String {
-    format!(" --devices {} --days {days}", arguments.devices[0])
 }
 
 fn measure(arguments: &Arguments) -> Result<Vec<Measured>> {
@@ -133,7 +133,8 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>> {
 }
 
 fn growth(rows: &[Measured], command: &str) -> Result<()> {
-    let columns = ["fleet", "device-days", "Parquet files", "elapsed", "processor time", "memory"];
+    // The elapsed time is left out: it depends on what else the machine does.
+    let columns = ["fleet", "device-days", "Parquet files", "processor time", "memory"];
     let mut result = StudyResult::begin("fleet-growth", "Reports over growing fleets", command, &columns)?;
     for row in rows {
         let name = format!("{} devices, {} days", row.devices, row.days);
@@ -142,13 +143,11 @@ fn growth(rows: &[Measured], command: &str) -> Result<()> {
             vec![
                 Cell::count(row.devices * row.days),
                 Cell::once(row.bytes / MIB, "MiB", 0),
-                Cell::once(row.elapsed_s, "s", 1),
                 Cell::once(row.processor_s, "s", 1),
                 Cell::once(row.memory_bytes / MIB, "MiB", 0),
             ],
         );
     }
-    result.remark = "Other programs ran on the machine during the measurement; the processor time is theirs to a smaller part than the elapsed time.".to_owned();
     result.keep(true).map(drop)
 }
 
@@ -213,19 +212,12 @@ fn planted(rows: &[Measured], command: &str, arguments: &Arguments) -> Result<()
 }
 
 fn engines(rows: &[Measured], command: &str) -> Result<()> {
-    let columns = ["engine", "device-days", "elapsed", "processor time"];
+    let columns = ["engine", "device-days", "processor time"];
     let title = "One report with DuckDB and with Spark on this machine";
     let mut result = StudyResult::begin("fleet-engines", title, command, &columns)?;
     for row in rows {
         let name = if row.engine == "spark" { "Spark (local mode)" } else { "DuckDB" };
-        result.row(
-            name,
-            vec![
-                Cell::count(row.devices * row.days),
-                Cell::once(row.elapsed_s, "s", 1),
-                Cell::once(row.processor_s, "s", 1),
-            ],
-        );
+        result.row(name, vec![Cell::count(row.devices * row.days), Cell::once(row.processor_s, "s", 1)]);
     }
     result.keep(true).map(drop)
 }

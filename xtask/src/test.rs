@@ -38,7 +38,7 @@ fn all() -> Result<()> {
         .map_err(anyhow::Error::msg)?;
     ensure_space()?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
-    tools::ensure_duckdb()?;
+    tools::ensure_python_packages()?;
     part("invariants", tidy::run)?;
     part("format", format)?;
     part("lints", lints)?;

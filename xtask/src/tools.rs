@@ -55,12 +55,14 @@ pub const TEST: &[Tool] = &[
     ("qemu-io", "qemu-utils", "clients of emulated network block devices"),
     ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     ("adb", "adb", "recording a stand-in for a phone"),
-    ("python3", "python3 python3-venv", "the documented queries in DuckDB"),
+    ("python3", "python3 python3-venv", "the documented queries in DuckDB, and the tests of fonio.fleet"),
     ("kill", "procps", "ending programs that tests started"),
 ];
 
-/// The version of DuckDB from which the tests expect certain results.
-const DUCKDB: &str = "duckdb==2.0.0";
+/// Python packages of the tests: DuckDB, the other packages that fonio.fleet needs, and pytest. The tests expect certain
+/// results of these versions.
+const PYTHON_PACKAGES: [&str; 5] =
+    ["duckdb==2.0.0", "pyarrow==26.0.1", "numpy==2.4.6", "fsspec==2026.9.0", "pytest==9.2.0"];
 
 /// Programs needed to run the demo as root.
 pub const DEMO: &[Tool] = &[
@@ -208,17 +210,17 @@ pub fn ensure_cargo_deny() -> Result<Option<PathBuf>> {
     Ok(Some(installed))
 }
 
-/// Installs DuckDB's Python package in a virtual environment in the target directory. Tests look for the
-/// package there. If the installation fails, for example without a network, prints the reason; the tests that
-/// need the package are then skipped.
-pub fn ensure_duckdb() -> Result<()> {
+/// Installs the tests' Python packages in a virtual environment in the target directory. Tests look for the
+/// packages there. If the installation fails, for example without a network, prints the reason; the tests that
+/// need the packages are then skipped.
+pub fn ensure_python_packages() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");
     let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-    if runs(Command::new(&python).args(["-c", "import duckdb"])) {
+    if runs(Command::new(&python).args(["-c", "import duckdb, fsspec, numpy, pyarrow, pytest"])) {
         return Ok(());
     }
-    println!("Installing DuckDB's Python package in {}", folder.display());
+    println!("Installing DuckDB and other Python packages in {}", folder.display());
     let make = || {
         let mut command = Command::new("python3");
         process::run(command.args(["-m", "venv", "--clear"]).arg(&folder))
@@ -226,12 +228,12 @@ pub fn ensure_duckdb() -> Result<()> {
     // In Debian, the module that creates virtual environments is in a separate package.
     let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
     let installed = made.and_then(|()| {
-        let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", DUCKDB];
-        process::run(Command::new(&python).args(pip))
+        let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:"];
+        process::run(Command::new(&python).args(pip).args(PYTHON_PACKAGES))
     });
     if let Err(error) = installed {
         println!(
-            "DuckDB's Python package cannot be installed, so the documented queries are not run: {error:#}"
+            "DuckDB's Python package cannot be installed, so the documented queries and the tests of fonio.fleet are not run: {error:#}"
         );
     }
     Ok(())

@@ -97,6 +97,7 @@ needs! {
     Chromium "chromium" "The program chromium is installed." Programs(&["chromium"])
     Duckdb "duckdb" "A Python interpreter has DuckDB's package." Attempt
     PythonPackages "python_packages" "Python can make a virtual environment, and pip can install the packages of the Python tests." Attempt
+    Fleet "fleet" "A Python interpreter has DuckDB's package, the other packages that fonio.fleet needs, and pytest." Attempt
     PerfettoPython "perfetto_python" "Python can make a virtual environment, and pip can install the package perfetto." Attempt
     TraceProcessor "trace_processor" "FONIO_TRACE_PROCESSOR names Perfetto's trace_processor, or it is installed." Attempt
     Shared "shared" "The real traces lie next to the repository." Attempt

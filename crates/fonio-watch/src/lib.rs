@@ -11,6 +11,7 @@ mod compact;
 mod counted;
 mod devices;
 mod error;
+pub mod fleet;
 pub mod folders;
 mod histogram;
 mod own_disks;

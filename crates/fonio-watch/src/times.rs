@@ -25,6 +25,11 @@ pub fn day(at: UnixSeconds) -> String {
     formatted(at, TimeZone::system(), "%F")
 }
 
+/// Formats the day of a time as `2026-11-24` in UTC.
+pub fn utc_day(at: UnixSeconds) -> String {
+    formatted(at, TimeZone::UTC, "%F")
+}
+
 /// Returns the day of the week of a time in the machine's time zone: 0 for Monday.
 pub fn day_of_week(at: UnixSeconds) -> usize {
     let day = Timestamp::from_second(at).map(|at| at.to_zoned(TimeZone::system()).weekday());

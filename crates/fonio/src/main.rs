@@ -27,8 +27,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, ci, compare, cure, device, export, fix, folder, import, lab, launch, manual, mount, record,
-    replay, report, run, status, storebench, sync_policy, watch,
+    bench, check, ci, compare, cure, device, export, fix, fleet, folder, import, lab, launch, manual, mount,
+    record, replay, report, run, status, storebench, sync_policy, watch,
 };
 use crate::exit::Exit;
 
@@ -79,6 +79,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Some(Command::Folder(command)) => folder::run(command),
         Some(Command::SyncPolicy(command)) => sync_policy::run(command),
         Some(Command::Watch(command)) => watch::run(command, cli.color),
+        Some(Command::Fleet(arguments)) => fleet::run(arguments),
         Some(Command::Role { role }) => roles::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

@@ -15,6 +15,7 @@ mod cli;
 mod compose;
 mod cure;
 mod emulate;
+mod fleet;
 mod folders;
 mod foreign;
 mod hostile;

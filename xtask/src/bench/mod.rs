@@ -3,6 +3,7 @@
 //! (`xtask/src/results.rs`).
 
 mod against;
+mod fleet;
 mod kernel;
 mod probes;
 mod programs;
@@ -63,6 +64,8 @@ enum Benchmark {
         #[arg(long, value_name = "N", default_value_t = 3)]
         rounds: u64,
     },
+    /// Reports over generated fleets: time, memory, what they find (python3).
+    Fleet(fleet::Arguments),
     /// The cost of the watch: bytes written, processor time, memory (root, fio).
     Watch(watch::Arguments),
     /// The processor time that the sync-policy library adds to a transaction.
@@ -80,6 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => report::run(&arguments.report),
         Some(Benchmark::Against(ref arguments)) => against::run(arguments),
         Some(Benchmark::Probes(ref arguments)) => probes::run(arguments),
+        Some(Benchmark::Fleet(ref arguments)) => fleet::run(arguments),
         Some(Benchmark::Watch(ref arguments)) => watch::run(arguments),
         Some(Benchmark::SyncPolicy) => sync_policy::run(),
         Some(Benchmark::Results(ref arguments)) => results::run(arguments),

@@ -108,6 +108,11 @@ impl Key {
         Ok(Key(bytes))
     }
 
+    /// Returns the token of the name of a unit, container, add-on or package, as in a redacted recording.
+    pub fn unit(&self, unit: &str) -> String {
+        Names::new(self).unit(unit)
+    }
+
     #[cfg(test)]
     pub(super) fn of(bytes: &[u8]) -> Key {
         Key(bytes.to_vec())

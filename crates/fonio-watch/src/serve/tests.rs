@@ -195,3 +195,38 @@ impl Drop for Ends {
         let _ = self.0.wait();
     }
 }
+
+/// Returns the words of a text that are names of fonio's metrics.
+fn metric_names(text: &str) -> std::collections::BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("fonio_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_grafana_dashboard_uses_metrics_and_labels_that_are_served() {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/grafana/fonio-watch.json");
+    let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let shared = Shared::default();
+    shared.add(&minute());
+    let served = prometheus::text(&shared.figures());
+    let names = metric_names(&served);
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets: Vec<_> = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()).collect();
+    let texts: Vec<&str> = targets
+        .iter()
+        .flat_map(|target| [&target["expr"], &target["legendFormat"]])
+        .map(|text| text.as_str().unwrap())
+        .collect();
+    let used = metric_names(&texts.join(" "));
+    assert!(used.len() >= 9, "{used:?}");
+    assert!(used.is_subset(&names), "not served: {:?}", used.difference(&names).collect::<Vec<_>>());
+    // `instance` is Prometheus's own label.
+    let labels = ["device", "op", "unit", "resource", "le"];
+    for text in texts {
+        for label in text.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap()) {
+            assert!(label == "instance" || labels.contains(&label), "{label} in {text}");
+        }
+    }
+    assert!(labels.iter().all(|label| served.contains(&format!("{label}=\""))), "{served}");
+}

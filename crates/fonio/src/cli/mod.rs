@@ -6,6 +6,7 @@ pub mod cure;
 mod documented;
 pub mod emulate;
 pub mod fix;
+pub mod fleet;
 pub mod lab;
 pub mod mount;
 pub mod per;
@@ -178,6 +179,13 @@ pub enum Command {
     /// Watch storage continuously: stalls, the programs that write most, and the remaining life of devices.
     #[command(subcommand)]
     Watch(watch::Watch),
+    /// Answer over many devices: which versions, disks and units are to blame, since when, and what wears out.
+    ///
+    /// Reads the folder or object store to which devices send what the watch keeps (`fonio watch send`). Runs the Python
+    /// package fonio.fleet (docs/fleet.md).
+    ///
+    /// Example: fonio fleet report /srv/fleet --html fleet.html
+    Fleet(fleet::Fleet),
     /// Run as a helper process of `run`.
     #[command(hide = true)]
     Role {

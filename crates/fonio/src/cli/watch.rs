@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use fonio_watch::service::Paths;
 
-use super::{Android, parse_time};
+use super::{Android, Redact, parse_time};
 
 /// `fonio watch`.
 #[derive(Debug, Subcommand)]
@@ -47,6 +47,14 @@ pub enum Watch {
         #[command(flatten)]
         place: Place,
     },
+    /// Send the complete days of the history to the folder of a fleet.
+    ///
+    /// Reads the watch's history. Writes one file for each day that the folder does not have yet: sums and histograms, and
+    /// the causes of stalls. Paths, threads and traces stay on this machine, and only system services have names
+    /// (docs/fleet.md).
+    ///
+    /// Example: sudo fonio watch send --to /mnt/fleet
+    Send(Send),
     /// Stop the watch and remove its service.
     ///
     /// Example: sudo fonio watch uninstall --purge
@@ -127,6 +135,23 @@ pub struct Report {
     /// (docs/phones.md).
     #[arg(long = "in", value_name = "PLACE")]
     pub phone: Option<Android>,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// `fonio watch send`.
+#[derive(Debug, Args)]
+pub struct Send {
+    /// Write to this folder, which must exist: the folder of the fleet.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Give this name to the device.
+    ///
+    /// Default: a token that follows from /etc/machine-id, but does not show it.
+    #[arg(long, value_name = "NAME")]
+    pub device_name: Option<String>,
+    #[command(flatten)]
+    pub redact: Redact,
     #[command(flatten)]
     pub place: Place,
 }

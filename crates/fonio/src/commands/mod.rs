@@ -14,6 +14,7 @@ pub mod emulate;
 pub mod export;
 pub mod fit;
 pub mod fix;
+pub mod fleet;
 pub mod folder;
 pub mod import;
 pub mod kernel;

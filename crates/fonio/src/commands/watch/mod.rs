@@ -6,6 +6,7 @@ mod notify;
 mod phone;
 mod remedy;
 mod report;
+mod send;
 mod status;
 
 use std::io::Write;
@@ -28,6 +29,7 @@ pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
             Some(phone) => phone::show(phone, arguments),
             None => status::run(arguments),
         },
+        Command::Send(arguments) => send::run(arguments),
         Command::Digest { place } => status::digest(place),
         Command::Install { place } => install(place),
         Command::Start { place } => start(place),

@@ -1,0 +1,99 @@
+//! Implements `fonio watch send`: sends the complete days of the history to the folder of a fleet.
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_core::Random;
+use fonio_machine::{Machine, storage_devices};
+use fonio_watch::fleet::{Attributes, DayFile, DiskAttributes, Inbox, Names, days, device_token};
+
+use super::history::now;
+use super::report::history;
+use crate::cli::watch::Send;
+use crate::exit::Exit;
+use crate::output;
+
+const MACHINE_ID: &str = "/etc/machine-id";
+
+pub fn run(arguments: &Send) -> Result<Exit> {
+    let key = arguments.redact.key()?;
+    if key.is_some() && arguments.redact.redact_key.is_none() {
+        bail!(
+            "--redact needs --redact-key FILE here: all devices of a fleet need the same key, or their units cannot be compared"
+        );
+    }
+    let device = device(arguments.device_name.as_deref())?;
+    let inbox = Inbox::open(&arguments.to).with_context(|| {
+        format!("create the folder {}, or mount its file system, and send again", arguments.to.display())
+    })?;
+    let now = now()?;
+    let history = history(&arguments.place.paths().folders()?)?;
+    let token = |name: &str| key.as_ref().expect("tokens have a key").unit(name);
+    let names = if key.is_some() { Names::Tokens(&token) } else { Names::Services };
+    let attributes = attributes();
+    let mut random = Random::new(now.unsigned_abs() ^ u64::from(std::process::id()));
+    let (mut sent, mut known) = (0, 0);
+    for (day, sum) in days(&history, now) {
+        if inbox.has(&device, day) {
+            known += 1;
+            continue;
+        }
+        let bytes = DayFile::new(&device, day, &sum, &attributes, &names, now).encode()?;
+        inbox.put(&device, day, &bytes, |longest| {
+            let ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+            thread::sleep(Duration::from_millis(random.below(ms.max(1))));
+        })?;
+        sent += 1;
+    }
+    let count = |days: u32| format!("{days} {}", if days == 1 { "day" } else { "days" });
+    let before = if known > 0 { format!("; {} were sent before", count(known)) } else { String::new() };
+    writeln!(
+        output::screen(),
+        "Sent {} of the device {device} to {}{before}.",
+        count(sent),
+        arguments.to.display()
+    )?;
+    Ok(Exit::Fine)
+}
+
+/// Returns the name of this device in the fleet.
+fn device(named: Option<&str>) -> Result<String> {
+    if let Some(name) = named {
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        ensure!(
+            is_plain && !name.is_empty() && name.len() <= 64 && !name.starts_with('.'),
+            "`{name}` is not a name for a device; use up to 64 letters, digits, dashes, dots and underscores"
+        );
+        return Ok(name.to_owned());
+    }
+    let id = std::fs::read_to_string(MACHINE_ID).unwrap_or_default();
+    let id = id.trim();
+    ensure!(
+        id.len() == 32 && id != "uninitialized",
+        "{MACHINE_ID} has no id of this machine; run `systemd-machine-id-setup`, or name the device with --device-name NAME"
+    );
+    Ok(device_token(id))
+}
+
+fn attributes() -> Attributes {
+    let machine = Machine::here();
+    let (host, hardware) = (machine.host(), machine.hardware());
+    let disks = storage_devices().into_iter().filter_map(|device| {
+        let identity = machine.identity(device.device.id)?;
+        let disk = DiskAttributes {
+            kind: device.kind,
+            model: device.device.model.clone().or(identity.model),
+            firmware: identity.firmware,
+            made: identity.made,
+        };
+        Some((device.device.name?, disk))
+    });
+    Attributes {
+        model: hardware.board.or(host.model),
+        kernel: host.kernel,
+        os: hardware.distribution,
+        disks: disks.collect(),
+    }
+}

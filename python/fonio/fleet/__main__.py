@@ -1,0 +1,5 @@
+"""Runs `python3 -m fonio.fleet`."""
+
+from .cli import main
+
+raise SystemExit(main())

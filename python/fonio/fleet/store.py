@@ -1,0 +1,165 @@
+"""Folders and object stores: listing, opening and writing files, with retries.
+
+A location is a path, or a URI such as `s3://bucket/folder`. S3 goes through Arrow's own file system; other schemes go
+through fsspec. DuckDB's extension httpfs is not used, because many machines cannot download extensions.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow.fs as pafs
+
+from .problems import FleetError
+
+Result = TypeVar("Result")
+
+#: The number of tries of an operation on a store. The waits between them double, up to about a minute in total.
+TRIES = 6
+#: The first wait in seconds.
+FIRST_WAIT_S = float(os.environ.get("FONIO_FLEET_FIRST_WAIT_S", "1"))
+#: Parallel requests to an object store.
+PARALLEL = 16
+
+_EXPIRED = ("expiredtoken", "expired", "invalidtoken")
+_REFUSED = ("access_denied", "accessdenied", "invalidaccesskeyid", "signaturedoesnotmatch", "forbidden", "http status 403")
+_BUSY = ("slow_down", "slowdown", "service_unavailable", "throttl", "too many requests", "http status 503", "http status 429",
+         "503", "timeout", "timed out", "connection", "network_connection", "internal_failure", "requesttimeout",
+         "temporarily", "stale file handle")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a location, with its path relative to the location."""
+
+    path: str
+    size: int
+
+
+class Location:
+    """A folder or a prefix in an object store."""
+
+    def __init__(self, place: str, options: dict[str, str] | None = None) -> None:
+        self.place = str(place)
+        self.is_local = "://" not in self.place
+        self._sleep: Callable[[float], None] = time.sleep
+        if self.is_local:
+            self.root = os.path.abspath(self.place)
+            self.fs: pafs.FileSystem = pafs.LocalFileSystem()
+        else:
+            self.fs, self.root = _open(self.place, options or {})
+        self.root = self.root.rstrip("/")
+
+    def full(self, path: str) -> str:
+        """Returns the path of a file as the file system knows it."""
+        return f"{self.root}/{path}"
+
+    def files(self) -> list[File]:
+        """Lists all files, in the order of their paths. Files and folders that begin with a dot are left out."""
+        selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=False)
+        try:
+            found = self.retried("list", lambda: self.fs.get_file_info(selector))
+        except FileNotFoundError:
+            raise FleetError(f"there is no folder {self.place}; check the path") from None
+        base = len(self.root) + 1
+        files = [File(info.path[base:], info.size) for info in found if info.type == pafs.FileType.File]
+        hidden = [any(part.startswith(".") for part in file.path.split("/")) for file in files]
+        return sorted((file for file, hides in zip(files, hidden) if not hides), key=lambda file: file.path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """Reads a file completely. Raises `ValueError` if the file has more than `limit` bytes."""
+
+        def read() -> bytes:
+            with self.fs.open_input_file(self.full(path)) as file:
+                if file.size() > limit:
+                    raise ValueError(f"the file has {file.size()} bytes, more than {limit}")
+                return file.read()
+
+        return self.retried(f"read {path}", read)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a file completely or not at all."""
+
+        def write() -> None:
+            full = self.full(path)
+            self.fs.create_dir(os.path.dirname(full), recursive=True)
+            # An object appears when its upload is complete. A file appears when it gets its name.
+            target = f"{os.path.dirname(full)}/.{os.path.basename(full)}.part" if self.is_local else full
+            with self.fs.open_output_stream(target) as out:
+                out.write(data)
+            if target != full:
+                self.fs.move(target, full)
+
+        self.retried(f"write {path}", write)
+
+    def each(self, paths: list[str], action: Callable[[str], Result]) -> list[Result]:
+        """Applies an action to all paths, in parallel on an object store. Results have the order of the paths."""
+        if self.is_local:
+            return [action(path) for path in paths]
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            return list(pool.map(action, paths))
+
+    def retried(self, what: str, action: Callable[[], Result]) -> Result:
+        """Runs an action, and repeats it with growing random waits while the store is busy."""
+        wait = FIRST_WAIT_S
+        for attempt in range(1, TRIES + 1):
+            try:
+                return action()
+            except FileNotFoundError:
+                raise
+            except (OSError, RuntimeError) as error:
+                told = str(error).lower()
+                if any(word in told for word in _EXPIRED):
+                    raise FleetError(
+                        f"cannot {what} in {self.place}: the credential has expired; renew it (AWS_ACCESS_KEY_ID, "
+                        "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and run the command again"
+                    ) from error
+                if any(word in told for word in _REFUSED):
+                    raise FleetError(
+                        f"cannot {what} in {self.place}: the store refuses the credential; check AWS_ACCESS_KEY_ID, "
+                        "AWS_SECRET_ACCESS_KEY and the permissions of the bucket"
+                    ) from error
+                if self.is_local or not any(word in told for word in _BUSY):
+                    raise FleetError(f"cannot {what} in {self.place}: {_first_line(error)}") from error
+                if attempt == TRIES:
+                    raise FleetError(
+                        f"cannot {what} in {self.place}: the store is busy or cannot be reached after {TRIES} tries "
+                        f"({_first_line(error)}); try again later"
+                    ) from error
+            self._sleep(wait * random.uniform(0.5, 1.5))
+            wait *= 2
+        raise AssertionError("the last try returns or raises")
+
+
+def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, str]:
+    scheme, path = place.split("://", 1)
+    if scheme in ("s3", "s3a"):
+        endpoint = options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        settings: dict[str, object] = {
+            "region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+            # The waits between tries are ours, so that they are the same for all stores.
+            "retry_strategy": pafs.AwsStandardS3RetryStrategy(max_attempts=1),
+        }
+        if endpoint:
+            protocol, _, address = endpoint.partition("://")
+            settings |= {"endpoint_override": address, "scheme": protocol}
+        return pafs.S3FileSystem(**settings), path
+    try:
+        import fsspec
+
+        filesystem, path = fsspec.core.url_to_fs(place)
+    except ImportError as error:
+        raise FleetError(f"{place} needs a Python package: {error}") from error
+    except ValueError as error:
+        raise FleetError(f"{place} is not a location: {error}; use a folder or s3://BUCKET/FOLDER") from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

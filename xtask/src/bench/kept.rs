@@ -2,7 +2,7 @@
 //! `cargo xtask bench --against FILE` compares such a file with the present build.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use xtask::results::{Cell, StudyResult};
@@ -87,7 +87,7 @@ pub fn against(file: &Path) -> Result<()> {
     )
 }
 
-fn write(path: &PathBuf, results: &[StudyResult]) -> Result<()> {
+fn write(path: &Path, results: &[StudyResult]) -> Result<()> {
     fs::write(path, serde_json::to_string_pretty(results)? + "\n")
         .with_context(|| format!("cannot write {}", path.display()))
 }

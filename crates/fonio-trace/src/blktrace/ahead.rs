@@ -175,8 +175,8 @@ mod tests {
             let checked = ahead.check::<false, false>(&buffer, 3, WORD, &mut sequences);
             prop_assert_eq!(checked.records, expected as u64);
             prop_assert_eq!(checked.actions, if expected > 0 { 1 | 1 << 20 } else { 0 });
-            for at in 0..expected {
-                prop_assert_eq!(ahead.next(), Some((records[at].1.min(records[at + 1].1), places[at])));
+            for (at, place) in places.iter().enumerate().take(expected) {
+                prop_assert_eq!(ahead.next(), Some((records[at].1.min(records[at + 1].1), *place)));
                 ahead.advance();
             }
             prop_assert_eq!(ahead.next(), None);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::parts::part;
-use crate::{fuzz, python, tally, tidy};
+use crate::{bench, fuzz, python, tally, tidy};
 use xtask::{process, tools};
 
 /// The size of the target directory after all checks of a new clone.
@@ -37,7 +37,7 @@ fn all() -> Result<()> {
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     ensure_space()?;
-    tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
+    tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST, tools::COUNT])?;
     tools::ensure_python_packages()?;
     part("invariants", tidy::run)?;
     part("format", format)?;
@@ -53,6 +53,7 @@ fn all() -> Result<()> {
     }
     part("build of the fuzz targets", fuzz::build)?;
     part("fuzz targets", fuzz::repeat_all)?;
+    part("instructions of small jobs", bench::instructions::check)?;
     let programs = part("build of the test programs", || tally::build(&[]))?;
     part("Python package", python::check)?;
     let tally = part("tests", || tally::run(&programs, true))?;

@@ -76,6 +76,9 @@ pub const DEMO: &[Tool] = &[
 pub const BENCH: &[Tool] =
     &[("blkparse", "blktrace", "the comparison"), ("fio", "fio", "the recorder's overhead")];
 
+/// Programs needed to count instructions.
+pub const COUNT: &[Tool] = &[("valgrind", "valgrind", "counting instructions")];
+
 /// Programs needed for `cargo studies fuse`.
 pub const FUSE: &[Tool] = &[
     ("bindfs", "bindfs", "the comparison"),
@@ -132,6 +135,7 @@ pub const ALL: &[&[Tool]] = &[
     TEST,
     DEMO,
     BENCH,
+    COUNT,
     FUSE,
     PAPER,
     READERS,

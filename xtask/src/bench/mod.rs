@@ -4,13 +4,20 @@
 
 mod against;
 mod fleet;
+pub mod instructions;
+mod jobs;
+mod kept;
 mod kernel;
 mod probes;
 mod programs;
+mod readers;
 mod report;
 mod results;
+mod start;
 mod sync_policy;
 mod watch;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -21,6 +28,12 @@ use clap::{Args, Subcommand};
 pub struct Arguments {
     #[command(subcommand)]
     benchmark: Option<Benchmark>,
+    /// Run the short form of every benchmark, and write the results into one file.
+    #[arg(long, conflicts_with = "against")]
+    all: bool,
+    /// Compare instructions and ratios with a file of `--all`. Fails if something got slower.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     #[command(flatten)]
     report: report::Arguments,
 }
@@ -29,6 +42,12 @@ pub struct Arguments {
 enum Benchmark {
     /// Compare the processor time of this build of fonio with another build.
     Against(against::Arguments),
+    /// The processor time of reading traces, by format, next to the time of `wc -l`.
+    Readers(readers::Arguments),
+    /// The instructions of small jobs, compared with the counts in xtask/instructions.json (valgrind).
+    Instructions(instructions::Arguments),
+    /// The time that short commands take, and the sizes of the programs.
+    Start(start::Arguments),
     /// The cost of recording (root, fio).
     Record {
         /// Number of pairs of runs. Each pair has a run with recording and a run without it.
@@ -80,7 +99,14 @@ enum Benchmark {
 /// Runs a benchmark and writes its result.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match arguments.benchmark {
-        None => report::run(&arguments.report),
+        None if arguments.all => kept::all(),
+        None => match &arguments.against {
+            Some(file) => kept::against(file),
+            None => report::run(&arguments.report).map(drop),
+        },
+        Some(Benchmark::Readers(ref arguments)) => readers::run(arguments).map(drop),
+        Some(Benchmark::Instructions(ref arguments)) => instructions::run(arguments),
+        Some(Benchmark::Start(ref arguments)) => start::run(arguments).map(drop),
         Some(Benchmark::Against(ref arguments)) => against::run(arguments),
         Some(Benchmark::Probes(ref arguments)) => probes::run(arguments),
         Some(Benchmark::Fleet(ref arguments)) => fleet::run(arguments),
@@ -88,14 +114,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(Benchmark::SyncPolicy) => sync_policy::run(),
         Some(Benchmark::Results(ref arguments)) => results::run(arguments),
         Some(Benchmark::Record { rounds, seconds }) => {
-            programs::RECORD.run(&[("rounds", rounds, 5), ("seconds", seconds, 3)])
+            programs::RECORD.run(&[("rounds", rounds, 5), ("seconds", seconds, 3)]).map(drop)
         }
         Some(Benchmark::Blocked { rounds, seconds }) => {
-            programs::BLOCKED.run(&[("rounds", rounds, 3), ("seconds", seconds, 5)])
+            programs::BLOCKED.run(&[("rounds", rounds, 3), ("seconds", seconds, 5)]).map(drop)
         }
         Some(Benchmark::Statements { rounds, rows }) => {
-            programs::STATEMENTS.run(&[("rounds", rounds, 10), ("rows", rows, 100_000)])
+            programs::STATEMENTS.run(&[("rounds", rounds, 10), ("rows", rows, 100_000)]).map(drop)
         }
-        Some(Benchmark::Devices { rounds }) => programs::DEVICES.run(&[("rounds", rounds, 3)]),
+        Some(Benchmark::Devices { rounds }) => programs::DEVICES.run(&[("rounds", rounds, 3)]).map(drop),
     }
 }

@@ -87,7 +87,7 @@ pub const STATEMENTS: Program = Program {
 impl Program {
     /// Builds the example, runs it, and writes the result. For each option of the command: its name, its
     /// value, and the smallest value of a complete measurement. The first option is the number of rounds.
-    pub fn run(&self, options: &[(&str, u64, u64)]) -> Result<()> {
+    pub fn run(&self, options: &[(&str, u64, u64)]) -> Result<StudyResult> {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
         let shown = options.iter().map(|(option, value, _)| format!(" --{option} {value}"));
         let command = format!("cargo xtask bench {}{}", self.name, shown.collect::<String>());
@@ -125,6 +125,7 @@ impl Program {
             });
             result.row(name, cells.collect());
         }
-        result.keep(options.iter().all(|(_, value, least)| value >= least)).map(drop)
+        result.keep(options.iter().all(|(_, value, least)| value >= least))?;
+        Ok(result)
     }
 }

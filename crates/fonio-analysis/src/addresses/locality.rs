@@ -65,6 +65,8 @@ use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 
+use super::regions::{self, Regions};
+
 /// Size of a place (4 KiB) in sectors. This is the page size, and also the smallest unit that flash file
 /// systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
@@ -110,7 +112,7 @@ pub(crate) struct PlaceTally {
     chunks_max: usize,
     /// For each region: the index of its table in `tables`. The upper bits of a region's key contain the
     /// device index.
-    regions: FxHashMap<u64, u32>,
+    regions: Regions,
     /// For each region: the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
     followed: usize,
@@ -140,7 +142,7 @@ struct Touch {
 const NOT_FOLLOWED: u32 = u32::MAX;
 
 /// Shift of the device index in a chunk's key; the bits below it are the chunk's address.
-const DEVICE_SHIFT: u32 = 48;
+const DEVICE_SHIFT: u32 = regions::DEVICE_SHIFT + REGION_CHUNKS_SHIFT;
 
 impl Default for PlaceTally {
     fn default() -> PlaceTally {
@@ -154,7 +156,7 @@ impl PlaceTally {
             batch: Vec::with_capacity(BATCH),
             numbers: Vec::with_capacity(BATCH),
             chunks_max,
-            regions: FxHashMap::default(),
+            regions: Regions::default(),
             tables: Vec::new(),
             followed: 0,
             slabs: Vec::new(),
@@ -226,8 +228,8 @@ impl PlaceTally {
         if self.thinned > 0 && !self.is_followed(key) {
             return None;
         }
-        let table = self.regions.get(&(key >> REGION_CHUNKS_SHIFT))?;
-        let number = self.tables[*table as usize][key as usize % REGION_CHUNKS];
+        let table = self.regions.get(key >> REGION_CHUNKS_SHIFT)?;
+        let number = self.tables[table as usize][key as usize % REGION_CHUNKS];
         (number != NOT_FOLLOWED).then_some(number)
     }
 
@@ -253,9 +255,12 @@ impl PlaceTally {
     }
 
     fn set(&mut self, key: u64, number: u32) {
-        let table = *self.regions.entry(key >> REGION_CHUNKS_SHIFT).or_insert_with(|| {
+        let region = key >> REGION_CHUNKS_SHIFT;
+        let table = self.regions.get(region).unwrap_or_else(|| {
             self.tables.push([NOT_FOLLOWED; REGION_CHUNKS]);
-            self.tables.len() as u32 - 1
+            let table = self.tables.len() as u32 - 1;
+            self.regions.insert(region, table);
+            table
         });
         let slot = &mut self.tables[table as usize][key as usize % REGION_CHUNKS];
         assert!(*slot == NOT_FOLLOWED, "each chunk is numbered only once");
@@ -265,8 +270,7 @@ impl PlaceTally {
 
     /// Returns the key and the number of each followed chunk, in order of addresses.
     fn chunks(&self) -> Vec<(u64, u32)> {
-        let mut regions: Vec<(u64, u32)> = self.regions.iter().map(|(key, table)| (*key, *table)).collect();
-        regions.sort_unstable();
+        let regions = self.regions.sorted();
         let chunks = regions.iter().flat_map(|(region, table)| {
             let keys = (0..).map(move |chunk| region << REGION_CHUNKS_SHIFT | chunk);
             keys.zip(self.tables[*table as usize])

@@ -105,6 +105,9 @@ type Key = (Option<u32>, Content);
 #[derive(Debug, Default)]
 pub(crate) struct FileTally {
     counts: FxHashMap<Key, Count>,
+    /// The requests of which file, kind of data and cause are unknown, after the first one. They are counted
+    /// apart because in most traces all requests are of this kind. [`None`] before the first one.
+    unknown: Option<Count>,
     total_bytes: ByteCount,
     unknown_bytes: ByteCount,
     cause_unknown_bytes: ByteCount,
@@ -128,6 +131,17 @@ pub(crate) type Cause = (u32, Option<u32>);
 impl Count {
     fn bytes(&self) -> ByteCount {
         self.read_bytes + self.write_bytes
+    }
+
+    #[inline]
+    fn add(&mut self, seen: &Seen, bytes: ByteCount) {
+        self.requests += 1;
+        self.writes += u64::from(seen.class.is_write());
+        if seen.class.is_read() {
+            self.read_bytes += bytes;
+        } else {
+            self.write_bytes += bytes;
+        }
     }
 
     fn add_cause(&mut self, cause: Option<Cause>, bytes: ByteCount) {
@@ -156,6 +170,7 @@ impl Question for FileTally {
         let (file, content) = (row.file_id, row.content);
         // Use only a known cause, because the thread that queued the request may be a kernel worker.
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
+        let is_unknown = file.is_none() && content == Content::Unknown && cause.is_none();
         self.is_shown |= file.is_some() || content != Content::Unknown;
         let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };
         self.total_bytes += bytes;
@@ -165,20 +180,26 @@ impl Question for FileTally {
         if cause.is_none() {
             self.cause_unknown_bytes += bytes;
         }
+        if is_unknown {
+            if let Some(count) = &mut self.unknown {
+                count.add(seen, bytes);
+                return;
+            }
+            self.unknown = Some(Count::default());
+        }
         let key = (file, content);
         let fits = self.counts.len() < FILES_MAX || self.counts.contains_key(&key);
         let count = self.counts.entry(if fits { key } else { (None, content) }).or_default();
-        count.requests += 1;
-        count.writes += u64::from(seen.class.is_write());
-        if seen.class.is_read() {
-            count.read_bytes += bytes;
-        } else {
-            count.write_bytes += bytes;
-        }
+        count.add(seen, bytes);
         count.add_cause(cause, bytes);
     }
 
-    fn finish(self, end: &mut Ending) -> Option<Files> {
+    fn finish(mut self, end: &mut Ending) -> Option<Files> {
+        if let Some(mut unknown) = self.unknown.take() {
+            unknown.causes.push((None, unknown.bytes()));
+            let count = self.counts.get_mut(&(None, Content::Unknown));
+            count.expect("the first of these requests is in `counts`").absorb(&unknown);
+        }
         let (names, threads) = (&end.context.files, &end.context.threads);
         if !self.is_shown {
             return None;

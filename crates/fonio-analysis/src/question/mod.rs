@@ -1,6 +1,7 @@
 //! Defines the interface of a question: its tally, the rows that the tally takes, and its figures.
 
 pub(crate) mod context;
+pub(crate) mod ends;
 pub(crate) mod flush;
 pub(crate) mod loss;
 pub(crate) mod options;

@@ -178,6 +178,10 @@ impl Threads {
     /// Returns the number of the thread's unit at `time`, if known. Before the thread's first row, the first
     /// row's unit is used.
     pub(crate) fn unit_at(&self, tid: u32, time: Timestamp) -> Option<u32> {
+        // Most traces show no units, and this is called for each request.
+        if self.in_units.is_empty() {
+            return None;
+        }
         Some(Slot::at(&self.in_units, tid, time)?.value)
     }
 

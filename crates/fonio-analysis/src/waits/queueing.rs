@@ -1,7 +1,6 @@
 //! Computes queue time, service time, queue depth and busy time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use fonio_core::{EventKind, Nanos, Request, Timestamp, Unit};
 
@@ -72,6 +71,7 @@ use crate::distribution::tally::{Curve, Tally};
 use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
 use crate::question::context::Ending;
+use crate::question::ends::Ends;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
@@ -94,8 +94,8 @@ pub(crate) struct QueueTally {
 /// Requests in flight on one device, at the time of the last added request.
 #[derive(Debug)]
 struct InFlight {
-    /// End times of the requests in flight, earliest on top.
-    ends: BinaryHeap<Reverse<Timestamp>>,
+    /// End times of the requests in flight.
+    ends: Ends<Timestamp>,
     now: Timestamp,
     max_depth: u64,
     time_at_depth: [Nanos; DEPTHS],
@@ -107,7 +107,7 @@ struct InFlight {
 impl Default for InFlight {
     fn default() -> InFlight {
         InFlight {
-            ends: BinaryHeap::new(),
+            ends: Ends::default(),
             now: Timestamp(0),
             max_depth: 0,
             time_at_depth: [Nanos(0); DEPTHS],
@@ -122,7 +122,7 @@ impl InFlight {
     /// Removes requests that have ended by `time`.
     #[inline]
     fn advance(&mut self, time: Timestamp) {
-        while let Some(Reverse(end)) = self.ends.peek().copied() {
+        while let Some(end) = self.ends.peek() {
             if end > time {
                 break;
             }
@@ -149,7 +149,7 @@ impl InFlight {
     fn start(&mut self, end: Timestamp) {
         self.depth_at_issue += self.ends.len() as u64;
         self.issues += 1;
-        self.ends.push(Reverse(end));
+        self.ends.push(end);
         self.max_depth = self.max_depth.max(self.ends.len() as u64);
     }
 

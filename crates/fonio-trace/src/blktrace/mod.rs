@@ -7,6 +7,7 @@
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
 
+mod ahead;
 mod record;
 pub(crate) mod sequence;
 pub(crate) mod shows;

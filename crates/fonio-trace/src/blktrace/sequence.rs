@@ -73,6 +73,23 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
+    /// Returns the device and the processor of the previous event, and the sequence number that follows; `None`
+    /// if there was no event, or events may be missing before it.
+    pub fn run(&self) -> Option<(u32, u32, u32)> {
+        let key = self.keys.get(self.last).filter(|key| key.gap.is_none())?;
+        Some((key.device, key.cpu, key.expected))
+    }
+
+    /// Takes `records` events that continue the [`run`](Sequences::run) without a gap. `expected` is the
+    /// sequence number after them, and `last_time` the time of the last of them.
+    pub fn continue_run(&mut self, records: u64, expected: u32, last_time: Timestamp) {
+        let key = &mut self.keys[self.last];
+        assert!(key.gap.is_none(), "a run has no gap");
+        key.expected = expected;
+        key.last_time = last_time;
+        key.records += records;
+    }
+
     /// Returns whether `sequence` is the next number expected for the device and the processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Mark, Severity, Thread, Timestamp};
 
+use super::ahead::Ahead;
 use super::record::{
     HEADER_MAX, Header, Layout, NoEvent, PDU_MAX, TC_NOTIFY, TN_MESSAGE, TN_PROCESS, TN_TIMESTAMP, u32_at,
     u64_at,
@@ -73,6 +74,8 @@ pub(super) struct Stream {
     word: u32,
     layout: Layout,
     head: Option<Head>,
+    /// Records before `pos` that were checked and not used yet. While there are any, the buffer is not moved.
+    ahead: Ahead,
     records: u64,
     /// The bitwise OR of all actions seen.
     pub actions: u64,
@@ -103,6 +106,7 @@ impl Stream {
             word: 0,
             layout: Layout { big_endian: false, wide: false },
             head: None,
+            ahead: Ahead::default(),
             records: 0,
             actions: 0,
             sequences: Sequences::default(),
@@ -128,6 +132,9 @@ impl Stream {
     /// Therefore, a single damaged time far in the future does not delay all other events of the input.
     /// Returns `u64::MAX` at the end of the input.
     pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
+        if let Some((key, _)) = self.ahead.next() {
+            return Ok(key);
+        }
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(others),
             (false, true) => self.advance_as::<false, true>(others),
@@ -136,9 +143,22 @@ impl Stream {
         }
     }
 
-    /// Does the work of [`advance`](Stream::advance) if the previous record has this layout.
-    #[inline(always)]
+    /// Does the work of [`advance`](Stream::advance) if the previous record has this layout, and all records
+    /// that were checked ahead have been used.
     fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
+        self.head = None;
+        let buffer = &self.buf[..self.end];
+        let checked = self.ahead.check::<WIDE, BIG>(buffer, self.pos, self.word, &mut self.sequences);
+        if let Some((key, place)) = self.ahead.next() {
+            let cpu = Header::read_as::<WIDE, BIG>(&self.buf[place..]).map(|header| header.cpu);
+            if self.file_cpu.is_some() && cpu != self.file_cpu {
+                self.other_cpu += checked.records;
+            }
+            self.actions |= checked.actions;
+            self.records += checked.records;
+            self.pos += checked.bytes;
+            return Ok(key);
+        }
         let bytes = &self.buf[self.pos..self.end];
         if let Some(header) = Header::read_as::<WIDE, BIG>(bytes)
             && u32_at::<false>(bytes, 0) == self.word
@@ -165,12 +185,12 @@ impl Stream {
         window: &mut Window,
         others: &mut OtherOutput,
     ) -> io::Result<u64> {
-        while key <= until && !window.is_full() && self.head.is_some() {
+        while key <= until && !window.is_full() && (self.head.is_some() || self.ahead.next().is_some()) {
             key = match (self.layout.wide, self.layout.big_endian) {
-                (false, false) => self.take_as::<false, false>(until, key, window, others)?,
-                (false, true) => self.take_as::<false, true>(until, key, window, others)?,
-                (true, false) => self.take_as::<true, false>(until, key, window, others)?,
-                (true, true) => self.take_as::<true, true>(until, key, window, others)?,
+                (false, false) => self.take_as::<false, false>(until, window, others)?,
+                (false, true) => self.take_as::<false, true>(until, window, others)?,
+                (true, false) => self.take_as::<true, false>(until, window, others)?,
+                (true, true) => self.take_as::<true, true>(until, window, others)?,
             };
             if others.is_full() {
                 break;
@@ -179,41 +199,54 @@ impl Stream {
         Ok(key)
     }
 
-    /// Does the work of [`take`](Stream::take) while the records' layout stays the same.
+    /// Takes the next record, and the records that were checked ahead, as [`take`](Stream::take) does. All of
+    /// them have the same layout.
+    #[inline(always)]
     fn take_as<const WIDE: bool, const BIG: bool>(
         &mut self,
         until: u64,
-        mut key: u64,
         window: &mut Window,
         others: &mut OtherOutput,
     ) -> io::Result<u64> {
-        let layout = Layout { wide: WIDE, big_endian: BIG };
-        while key <= until && !window.is_full() && self.layout == layout {
-            let Some(Head { pdu, len }) = self.head.take() else { break };
-            // Read the header again instead of storing it for reuse. The header is in the first-level cache,
-            // whereas loading data that was just stored in parts would stall the processor.
-            let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
-            if header.is_plain() {
-                window.push_with(header.time.0, || header.plain_event());
-            } else {
-                self.take_with_payload(&header, pdu, len, window, others);
+        while let Some((key, place)) = self.ahead.next() {
+            if key > until || window.is_full() {
+                return Ok(key);
             }
-            self.actions |= header.action;
-            match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
-                Verdict::Fine => {}
-                verdict => self.missing(verdict, header.cpu, others),
-            }
-            if self.file_cpu.is_some_and(|cpu| cpu != header.cpu) {
-                self.other_cpu += 1;
-            }
-            self.records += 1;
-            self.pos += len;
-            key = self.advance_as::<WIDE, BIG>(others)?;
-            if others.is_full() {
-                break;
-            }
+            let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[place..]) else { break };
+            window.push_with(header.time.0, || header.plain_event());
+            self.ahead.advance();
         }
-        Ok(key)
+        if let Some(head) = self.head.take() {
+            self.take_one::<WIDE, BIG>(head, window, others);
+        }
+        self.advance_as::<WIDE, BIG>(others)
+    }
+
+    /// Takes a record that was not checked ahead.
+    #[inline(never)]
+    fn take_one<const WIDE: bool, const BIG: bool>(
+        &mut self,
+        Head { pdu, len }: Head,
+        window: &mut Window,
+        others: &mut OtherOutput,
+    ) {
+        let header = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]);
+        let header = header.expect("the header of the next record is in the buffer");
+        if header.is_plain() {
+            window.push_with(header.time.0, || header.plain_event());
+        } else {
+            self.take_with_payload(&header, pdu, len, window, others);
+        }
+        self.actions |= header.action;
+        match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
+            Verdict::Fine => {}
+            verdict => self.missing(verdict, header.cpu, others),
+        }
+        if self.file_cpu.is_some_and(|cpu| cpu != header.cpu) {
+            self.other_cpu += 1;
+        }
+        self.records += 1;
+        self.pos += len;
     }
 
     #[inline(never)]

@@ -24,6 +24,8 @@
 //! Only requests outstanding when a request arrives count towards its depth. Requests that arrive later are
 //! ignored, because a slow request meets more later requests.
 
+mod strata;
+
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,17 +94,17 @@ pub struct EqualDepth {
     pub high: f64,
 }
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-
-use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::figures::facts::{Facts, Frame};
 use crate::over_time::bins::{Bins, Fold};
 use crate::question::Question;
 use crate::question::context::Ending;
+use crate::question::ends::Ends;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
+
+use strata::Strata;
 
 /// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
@@ -145,8 +147,8 @@ enum Kind {
 /// The requests that an arrival finds outstanding on its device.
 #[derive(Debug, Default)]
 struct Found {
-    /// End and kind of each outstanding request, earliest end on top.
-    ends: BinaryHeap<Reverse<(Timestamp, Kind)>>,
+    /// End and kind of each outstanding request.
+    ends: Ends<(Timestamp, Kind)>,
     kinds: [u64; 3],
     now: Timestamp,
     /// When the device last completed a request, or became busy.
@@ -166,7 +168,7 @@ struct Side {
 
 /// The strata of reads and of writes in a slice of time.
 #[derive(Debug, Default)]
-struct Slice([FxHashMap<Stratum, Pair>; 2]);
+struct Slice([Strata; 2]);
 
 /// The bytes of the key, from the highest: depth class, size class, age class, and whether a request without
 /// data is outstanding.
@@ -204,8 +206,8 @@ impl Pair {
 impl Fold for Slice {
     fn fold(&mut self, later: Slice) {
         for (strata, later) in self.0.iter_mut().zip(later.0) {
-            for (stratum, pair) in later {
-                strata.entry(stratum).or_default().fold(&pair);
+            for (stratum, pair) in later.pairs {
+                strata.at(stratum).fold(&pair);
             }
         }
     }
@@ -233,7 +235,7 @@ fn age_class(age: Nanos) -> u8 {
 
 impl Found {
     fn advance(&mut self, time: Timestamp) {
-        while let Some(&Reverse((end, kind))) = self.ends.peek() {
+        while let Some((end, kind)) = self.ends.peek() {
             if end > time {
                 break;
             }
@@ -249,7 +251,7 @@ impl Found {
             self.began = self.now;
         }
         self.kinds[kind as usize] += 1;
-        self.ends.push(Reverse((end, kind)));
+        self.ends.push((end, kind));
         let kinds: u64 = self.kinds.iter().sum();
         assert!(kinds == self.ends.len() as u64, "each outstanding request is of one kind");
     }
@@ -295,7 +297,7 @@ impl Question for InterferenceTally {
         let slowdown = |op: usize| {
             let [without, with] = &self.sides[op];
             let slices = self.slices.bins().iter();
-            let slices = slices.map(|slice| slice.0[op].iter().map(|(key, pair)| (*key, *pair)).collect());
+            let slices = slices.map(|slice| slice.0[op].pairs.iter().copied().collect());
             Slowdown {
                 with: with.finish(),
                 without: without.finish(),
@@ -359,7 +361,7 @@ impl InterferenceTally {
                     age_class(arrival.at - found.began),
                     u8::from(found.kinds[Kind::Neither as usize] > 0),
                 ]));
-                let pair = self.slices.at(arrival.at).0[op].entry(stratum).or_default();
+                let pair = self.slices.at(arrival.at).0[op].at(stratum);
                 pair.count[met] += 1;
                 pair.sum[met] += time;
             }

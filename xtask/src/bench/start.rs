@@ -1,0 +1,86 @@
+//! `cargo xtask bench start`: measures how long short commands take, and the sizes of the programs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use xtask::results::{Cell, StudyResult};
+
+use crate::{gen_trace, process, tools};
+
+pub const ID: &str = "bench-start";
+/// Number of rounds in a complete measurement.
+const ROUNDS: u64 = 5;
+/// Number of requests in the small recording.
+const IOS: u64 = 1000;
+
+/// The options of `cargo xtask bench start`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Number of times to run each command.
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+}
+
+/// Runs each command once in each round.
+pub fn run(&Arguments { rounds }: &Arguments) -> Result<StudyResult> {
+    tools::ensure(&[tools::BUILD])?;
+    let fonio = process::build_fonio()?;
+    process::run(process::cargo().args([
+        "build",
+        "--profile",
+        "small",
+        "--workspace",
+        "--bin",
+        "fonio-recorder",
+    ]))?;
+    let recorder = process::target().join("small/fonio-recorder");
+    let recording = process::scratch("bench")?.join("small");
+    process::remove_folder(&recording)?;
+    let trace = gen_trace::for_benchmarks(IOS)?;
+    process::run(Command::new(&fonio).args(["import", "--output"]).arg(&recording).arg(&trace))?;
+    let words = |words: &[&str]| words.iter().map(PathBuf::from).collect::<Vec<PathBuf>>();
+    let mut report = words(&["report"]);
+    report.push(recording);
+    let commands = [
+        ("`fonio --version`", words(&["--version"])),
+        ("`fonio device list`", words(&["device", "list"])),
+        ("`fonio report` of a recording with 1,000 requests", report),
+        ("`fonio`, which samples for a second", words(&[])),
+    ];
+    let command = format!("cargo xtask bench start --rounds {rounds}");
+    let columns = ["", "elapsed", "CPU", "peak memory", "size"];
+    let title = "the time that short commands take, and the sizes of the programs";
+    let mut result = StudyResult::begin(ID, title, &command, &columns)?;
+    result.rounds = Some(rounds);
+    let mut measured = vec![Vec::new(); commands.len()];
+    for _ in 0..rounds {
+        for ((_, words), results) in commands.iter().zip(&mut measured) {
+            results.push(process::measure(Command::new(&fonio).args(words))?);
+        }
+    }
+    for ((name, _), results) in commands.iter().zip(&measured) {
+        let cells = vec![
+            Cell::rounds(results.iter().map(|usage| 1e3 * usage.wall.as_secs_f64()), "ms", 1),
+            Cell::rounds(results.iter().map(|usage| 1e3 * usage.cpu.as_secs_f64()), "ms", 1),
+            Cell::rounds(results.iter().map(|usage| usage.peak_bytes as f64 / f64::from(1 << 20)), "MiB", 0),
+            "".into(),
+        ];
+        result.row(*name, cells);
+    }
+    for (name, path) in
+        [("the program `fonio`, stripped", fonio), ("`fonio-recorder` for phones, stripped", recorder)]
+    {
+        let stripped = process::scratch("bench")?.join("stripped");
+        process::run(Command::new("strip").arg("-o").arg(&stripped).arg(&path))?;
+        let bytes =
+            fs::metadata(&stripped).with_context(|| format!("cannot find {}", stripped.display()))?.len();
+        fs::remove_file(&stripped)?;
+        let size = Cell::once(bytes as f64 / 1e6, "MB", 1);
+        result.row(name, vec!["".into(), "".into(), "".into(), size]);
+    }
+    result.keep(rounds >= ROUNDS)?;
+    Ok(result)
+}

@@ -51,7 +51,9 @@ fn test(python: &Path) -> Result<()> {
     let mut command = Command::new(python);
     // Python would write its caches next to the tests.
     command.current_dir(&tests).env("PYTHONDONTWRITEBYTECODE", "1").env("FONIO", &program);
-    process::run(command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]))
+    // A folder of its own, because other runs of pytest remove old folders of the same user.
+    let temporary = process::scratch("python-tests")?;
+    process::run(command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp"]).arg(temporary))
 }
 
 /// Returns the interpreter of the virtual environment for the tests. Creates the environment, and installs the packages

@@ -51,8 +51,11 @@ fn test(python: &Path) -> Result<()> {
     let mut command = Command::new(python);
     // Python would write its caches next to the tests.
     command.current_dir(&tests).env("PYTHONDONTWRITEBYTECODE", "1").env("FONIO", &program);
+    // A folder of its own, because other runs of pytest remove old folders of the same user.
+    let temporary = process::scratch("python-tests")?;
     // `crates/fonio/tests/fleet.rs` runs the tests of fonio.fleet, which needs other packages.
-    process::run(command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--ignore=fleet"]))
+    let options = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--ignore=fleet", "--basetemp"];
+    process::run(command.args(options).arg(temporary))
 }
 
 /// Returns the interpreter of the virtual environment for the tests. Creates the environment, and installs the packages

@@ -61,31 +61,25 @@ const FILES: [Column; 4] = [
     Column("copied, MiB/s", "files", "copy_mib_s", Unit(1.0), 1),
 ];
 
-/// Readers with pauses of 0.1 to 20 ms, beside the write-back of a copy, beside fsyncs, and beside discards
-/// (ext4).
+/// Readers with pauses of 0.1 to 20 ms (ext4): reads beside the write-back of a copy, the rate of this copy as a
+/// share of its rate alone, and reads beside fsyncs and beside discards.
 const PAUSES: [Column; 16] = [
-    Column(
-        "pauses of 0.1 ms, a copy: reads, times as long as alone",
-        "pauses",
-        "copy-100 read",
-        Alone("alone-100 read"),
-        2,
-    ),
-    Column("copied, share of alone", "pauses", "copy-100_mib_s", Alone("copy-alone_mib_s"), 2),
-    Column("fsyncs: reads", "pauses", "commits-100 read", Alone("alone-100 read"), 2),
-    Column("discards: reads", "pauses", "discards-100 read", Alone("alone-100 read"), 2),
-    Column("1 ms, a copy: reads", "pauses", "copy-1000 read", Alone("alone-1000 read"), 2),
-    Column("copied", "pauses", "copy-1000_mib_s", Alone("copy-alone_mib_s"), 2),
-    Column("fsyncs: reads", "pauses", "commits-1000 read", Alone("alone-1000 read"), 2),
-    Column("discards: reads", "pauses", "discards-1000 read", Alone("alone-1000 read"), 2),
-    Column("5 ms, a copy: reads", "pauses", "copy-5000 read", Alone("alone-5000 read"), 2),
-    Column("copied", "pauses", "copy-5000_mib_s", Alone("copy-alone_mib_s"), 2),
-    Column("fsyncs: reads", "pauses", "commits-5000 read", Alone("alone-5000 read"), 2),
-    Column("discards: reads", "pauses", "discards-5000 read", Alone("alone-5000 read"), 2),
-    Column("20 ms, a copy: reads", "pauses", "copy-20000 read", Alone("alone-20000 read"), 2),
-    Column("copied", "pauses", "copy-20000_mib_s", Alone("copy-alone_mib_s"), 2),
-    Column("fsyncs: reads", "pauses", "commits-20000 read", Alone("alone-20000 read"), 2),
-    Column("discards: reads", "pauses", "discards-20000 read", Alone("alone-20000 read"), 2),
+    Column("copy 0.1 ms", "pauses", "copy-100 read", Alone("alone-100 read"), 2),
+    Column("copied 0.1 ms", "pauses", "copy-100_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs 0.1 ms", "pauses", "commits-100 read", Alone("alone-100 read"), 2),
+    Column("discards 0.1 ms", "pauses", "discards-100 read", Alone("alone-100 read"), 2),
+    Column("copy 1 ms", "pauses", "copy-1000 read", Alone("alone-1000 read"), 2),
+    Column("copied 1 ms", "pauses", "copy-1000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs 1 ms", "pauses", "commits-1000 read", Alone("alone-1000 read"), 2),
+    Column("discards 1 ms", "pauses", "discards-1000 read", Alone("alone-1000 read"), 2),
+    Column("copy 5 ms", "pauses", "copy-5000 read", Alone("alone-5000 read"), 2),
+    Column("copied 5 ms", "pauses", "copy-5000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs 5 ms", "pauses", "commits-5000 read", Alone("alone-5000 read"), 2),
+    Column("discards 5 ms", "pauses", "discards-5000 read", Alone("alone-5000 read"), 2),
+    Column("copy 20 ms", "pauses", "copy-20000 read", Alone("alone-20000 read"), 2),
+    Column("copied 20 ms", "pauses", "copy-20000_mib_s", Alone("copy-alone_mib_s"), 2),
+    Column("fsyncs 20 ms", "pauses", "commits-20000 read", Alone("alone-20000 read"), 2),
+    Column("discards 20 ms", "pauses", "discards-20000 read", Alone("alone-20000 read"), 2),
 ];
 
 /// Prints and saves the tables of a profile. The documents show all tables of the profile on which the policy

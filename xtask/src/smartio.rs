@@ -111,7 +111,7 @@ fn make(root: &Path, folder: &str, release: &str, words: &[String]) -> Result<Pa
          exec chroot \"$root\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin make -s -C \"/$folder\" \
          KERNEL=\"$release\" HEADERS=\"/usr/src/linux-headers-$release\" \"$@\" >&2";
     let mut make = process::bound_to_this(Path::new("unshare"));
-    make.args(["--mount", "sh", "-c", &script, "sh"]).arg(root).args([folder, release]).args(words);
+    make.args(["--mount", "sh", "-c", script, "sh"]).arg(root).args([folder, release]).args(words);
     process::run(&mut make)?;
     Ok(build.join("smartio-iosched.ko"))
 }

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use fonio_analysis::filter::{Filter, FilterOptions};
 use fonio_core::{Meta, Nanos, RowSink};
+use fonio_input::InputError;
 
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
@@ -59,10 +60,11 @@ pub fn pour_unordered(
     arguments: &FilterArgs,
     sink: &mut dyn RowSink,
 ) -> Result<Meta> {
-    match options(arguments, subject)? {
-        None => Ok(subject.pour_unordered(&reading.settings(), sink)?),
-        Some(options) => Ok(subject.pour_unordered(&reading.settings(), &mut Filter::new(options, sink)?)?),
-    }
+    let meta = match options(arguments, subject)? {
+        None => subject.pour_unordered(&reading.settings(), sink),
+        Some(options) => subject.pour_unordered(&reading.settings(), &mut Filter::new(options, sink)?),
+    };
+    meta.map_err(of_io)
 }
 
 /// Passes the rows of `subject` through the filter to `sink`, in table order.
@@ -72,8 +74,18 @@ pub fn pour(
     arguments: &FilterArgs,
     sink: &mut dyn RowSink,
 ) -> Result<Meta> {
-    match options(arguments, subject)? {
-        None => Ok(subject.pour(&reading.settings(), sink)?),
-        Some(options) => Ok(subject.pour(&reading.settings(), &mut Filter::new(options, sink)?)?),
+    let meta = match options(arguments, subject)? {
+        None => subject.pour(&reading.settings(), sink),
+        Some(options) => subject.pour(&reading.settings(), &mut Filter::new(options, sink)?),
+    };
+    meta.map_err(of_io)
+}
+
+/// Returns the error of an input. An I/O error stays one, because a closed pipe of the output is no error of the
+/// command (`exit::end`).
+fn of_io(error: InputError) -> anyhow::Error {
+    match error {
+        InputError::Io(error) => error.into(),
+        other => other.into(),
     }
 }

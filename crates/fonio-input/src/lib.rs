@@ -1,7 +1,7 @@
 //! Opens the inputs of an analysis: recordings, kept stalls of a watch, and traces of other programs.
 //!
 //! [`Subject::resolve`] determines what a path is. [`Subject::pour`] passes the rows to any sink, in table order
-//! and in bounded memory. [`explain`] analyses the rows. The command line and the Python package use this crate,
+//! and in bounded memory. [`explain()`] analyses the rows. The command line and the Python package use this crate,
 //! so both give the same figures.
 
 mod error;

@@ -1,6 +1,6 @@
 //! The days that a device sends to a fleet: sums and histograms of each complete day, without traces.
 //!
-//! [`days`] adds up the history by day (UTC), [`DayFile`] is the file of one device and day, and [`Inbox`] is the
+//! [`days()`] adds up the history by day (UTC), [`DayFile`] is the file of one device and day, and [`Inbox`] is the
 //! folder that receives these files. The Python package `fonio.fleet` reads them; `docs/fleet.md` describes them.
 
 mod day_file;

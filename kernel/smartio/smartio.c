@@ -83,8 +83,9 @@ static u64 came_of(struct smartio *sio, const struct request *rq)
  * the bio is submitted, piece by piece, and waits for a tag after each piece; write-back has few tags, so a new size has effect
  * soon. An elevator cannot split requests itself. Reads are put together again when they are inserted (`allow_large`).
  *
- * The field is written without freezing the queue, as Linux 6.1 does it for `max_sectors_kb`: all readers load it once for each
- * decision, and any mixture of old and new sizes is allowed, because both are at most what the driver allows.
+ * The field is written without freezing the queue, as Linux 6.1 does it for `max_sectors_kb`. A request may have the old or the new
+ * size, because both are at most what the driver allows. Request-based device mapper (multipath) checks the size again, so it must
+ * not be used on a queue with this scheduler.
  */
 static void set_sectors(struct smartio *sio, unsigned int sectors)
 {

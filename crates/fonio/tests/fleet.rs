@@ -161,7 +161,7 @@ fn a_missing_package_is_one_sentence() {
             command.args(["fleet", "report"]).arg(empty.path()).env("FONIO_PYTHON", python).output().unwrap();
         let error = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(2), "{error}");
-        assert!(error.contains(expected) && error.contains("pip install 'fonio[fleet]'"), "{error}");
+        assert!(error.contains(expected) && error.contains("pip install duckdb"), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }

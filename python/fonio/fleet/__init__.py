@@ -5,7 +5,7 @@
     for culprit in report.culprits:
         print(fonio.fleet.sentence(culprit))
 
-The package is pure Python and needs duckdb, pyarrow and numpy (`pip install 'fonio[fleet]'`). docs/fleet.md describes the
+The package is pure Python and needs duckdb, pyarrow and numpy (`pip install duckdb pyarrow numpy fsspec`). docs/fleet.md describes the
 tables, the rules, and how devices send.
 """
 

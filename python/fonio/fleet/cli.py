@@ -17,7 +17,7 @@ def main(words: list[str] | None = None) -> int:
     missing = [name for name in ("pyarrow", "numpy") if importlib.util.find_spec(name) is None]
     try:
         if missing:
-            raise FleetError(f"the Python package {missing[0]} is missing: run `{sys.executable} -m pip install 'fonio[fleet]'`")
+            raise FleetError(f"the Python package {missing[0]} is missing: run `{sys.executable} -m pip install duckdb pyarrow numpy fsspec`")
         return arguments.run(arguments)
     except FleetError as error:
         print(f"fonio: {error}", file=sys.stderr)

@@ -10,8 +10,9 @@ use crate::exit::Exit;
 
 /// Names another Python than `python3` of the search path, such as that of a virtual environment.
 const PYTHON: &str = "FONIO_PYTHON";
-const HOW: &str = "run `python3 -m venv ~/fonio && ~/fonio/bin/pip install 'fonio[fleet]'`, and then \
-    `FONIO_PYTHON=~/fonio/bin/python3 fonio fleet …`";
+/// The package is in fonio's sources. It is not in PyPI, where a package with its name would be a stranger's.
+const HOW: &str = "in the folder of fonio's sources, run `python3 -m venv ~/fonio && ~/fonio/bin/pip install duckdb \
+    pyarrow numpy fsspec`, and then `FONIO_PYTHON=~/fonio/bin/python3 PYTHONPATH=$PWD/python fonio fleet …`";
 
 pub fn run(arguments: &Fleet) -> Result<Exit> {
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());

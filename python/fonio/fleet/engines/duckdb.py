@@ -25,7 +25,7 @@ class DuckDb:
         try:
             import duckdb
         except ImportError as error:
-            raise FleetError("reports need DuckDB: run `pip install 'fonio[fleet]'`") from error
+            raise FleetError("reports need DuckDB: run `pip install duckdb`") from error
         self._errors = duckdb.Error
         self._folder = tempfile.TemporaryDirectory(prefix="fonio-fleet-")
         settings = {"memory_limit": memory, "temp_directory": self._folder.name, "preserve_insertion_order": "false"}

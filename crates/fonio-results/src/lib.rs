@@ -6,6 +6,8 @@
 //! tables of rankings and distributions ([`store`]), so pages need not count results. [`database`] is a small
 //! common interface to SQLite and PostgreSQL.
 //!
+//! The service can also receive the days of devices of a fleet ([`fleet`]), which it stores as files.
+//!
 //! The service depends only on StoreBench's document format, and on no other part of fonio.
 
 pub mod api;
@@ -14,6 +16,7 @@ pub mod database;
 pub mod dump;
 pub mod entry;
 pub mod figures;
+pub mod fleet;
 pub mod forwarded;
 pub mod limits;
 pub mod pages;

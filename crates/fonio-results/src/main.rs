@@ -4,10 +4,12 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use fonio_results::database::Location;
+use fonio_results::fleet::Fleet;
 use fonio_results::forwarded::ProxyHeader;
 use fonio_results::limits::Rate;
 use fonio_results::review::{self, Decided};
@@ -16,7 +18,7 @@ use fonio_results::service::{Service, Settings};
 use fonio_results::store::Verdict;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Receive, rank and show results of `fonio storebench`.
+/// Receive, rank and show results of `fonio storebench`, and receive the days of devices of a fleet.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Cli {
@@ -124,6 +126,13 @@ struct Serve {
     /// Publish all texts without review. Only for a service that nobody else can reach.
     #[arg(long)]
     no_review: bool,
+    /// Also receive the days of devices (`fonio watch send`) in this folder, which must exist: the folder of a fleet.
+    #[arg(long, value_name = "DIR", requires = "fleet_tokens")]
+    fleet: Option<PathBuf>,
+    /// The file with the tokens of the fleet's devices: one in a line, and after it the last day on which it is valid,
+    /// if there is one. Only the owner of the file may read it.
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    fleet_tokens: Option<PathBuf>,
     /// Threads that read the database.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     readers: u8,
@@ -194,6 +203,8 @@ fn review(action: Review) -> Result<()> {
 fn run(arguments: Serve) -> Result<()> {
     let submissions = f64::from(arguments.submissions_per_minute);
     let requests = f64::from(arguments.requests_per_second);
+    let fleet = arguments.fleet.as_deref().zip(arguments.fleet_tokens.as_deref());
+    let fleet = fleet.map(|(folder, tokens)| Fleet::open(folder, tokens)).transpose()?;
     let settings = Settings {
         location: arguments.place.location()?,
         readers: usize::from(arguments.readers),
@@ -207,6 +218,7 @@ fn run(arguments: Serve) -> Result<()> {
             _ => ProxyHeader::XForwardedFor,
         },
         public_url: arguments.public_url.trim_end_matches('/').to_owned(),
+        fleet: fleet.map(Arc::new),
     };
     // Start the database threads outside the runtime, because they must not run inside it.
     let (service, writer) = Service::start(&settings)?;

@@ -81,7 +81,7 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
     let admitted = match request.extensions().get::<Peer>() {
         Some(Peer(peer)) => {
             let client = service.client(*peer, request.headers());
-            let writes = matches!(*request.method(), Method::POST | Method::DELETE);
+            let writes = matches!(*request.method(), Method::POST | Method::PUT | Method::DELETE);
             service.admit(client, writes)
         }
         None => Ok(()),

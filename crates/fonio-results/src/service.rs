@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::database::{Connection, DatabaseError, Location, Pool};
+use crate::fleet::Fleet;
 use crate::forwarded::{self, ProxyHeader};
 use crate::limits::{Limiter, Rate};
 use crate::store::Scope;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub proxy_header: ProxyHeader,
     /// The service's public URL without a final slash. If the URL is empty, replies contain only paths.
     pub public_url: String,
+    /// The fleet whose devices may send their days.
+    pub fleet: Option<Arc<Fleet>>,
 }
 
 /// Maximum number of concurrent dumps. A dump reads the complete database.
@@ -62,6 +65,7 @@ pub struct Service {
     /// The number of submissions that were refused because too many were in progress.
     refused: Arc<AtomicU64>,
     pub(crate) public_url: Arc<str>,
+    pub(crate) fleet: Option<Arc<Fleet>>,
     requests: Arc<Limiter>,
     submissions: Arc<Limiter>,
     proxies: Arc<[IpAddr]>,
@@ -87,6 +91,7 @@ impl Service {
             intake: Arc::new(Semaphore::new(settings.submissions_at_once.into())),
             refused: Arc::default(),
             public_url: settings.public_url.as_str().into(),
+            fleet: settings.fleet.clone(),
             requests: Arc::new(Limiter::new(settings.requests)),
             submissions: Arc::new(Limiter::new(settings.submissions)),
             proxies: settings.proxies.as_slice().into(),

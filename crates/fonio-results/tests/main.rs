@@ -5,6 +5,7 @@
 
 #[path = "support/chromium.rs"]
 mod chromium;
+mod fleet;
 mod pages;
 mod program;
 mod refusals;

@@ -13,6 +13,7 @@ mod profiles;
 mod progress;
 mod results;
 mod roles;
+mod server;
 mod setups;
 mod signals;
 mod temporary;

@@ -5,11 +5,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fonio_core::{ByteCount, Nanos};
+use fonio_results::database::Location;
+use fonio_results::fleet::Fleet;
+use fonio_results::forwarded::ProxyHeader;
+use fonio_results::limits::Rate;
+use fonio_results::serve;
+use fonio_results::service::Settings;
 use fonio_testing::{Need, skip};
 use fonio_watch::summary::{DeviceFigures, Summary, Traffic};
 use fonio_watch::{Histogram, Rings};
@@ -148,6 +156,107 @@ fn the_days_of_watches_reach_a_report() {
     assert_eq!(document["problems"], Value::Array(Vec::new()));
     assert!(said(&report(&[])).starts_with("Nothing to blame"));
     assert_eq!(report(&["--no-such-option"]).status.code(), Some(2));
+}
+
+/// A results service with a fleet in this process.
+struct Service {
+    address: String,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    _data: tempfile::TempDir,
+}
+
+impl Service {
+    fn start(fleet: &Path, tokens: &Path, submissions: Rate) -> Service {
+        let data = tempfile::tempdir().unwrap();
+        let many = Rate { per_s: 1e6, burst: 1e6 };
+        let settings = Settings {
+            location: Location::Folder(data.path().to_owned()),
+            readers: 1,
+            requests: many,
+            submissions,
+            submissions_at_once: 16,
+            reviews: true,
+            proxies: Vec::new(),
+            proxy_header: ProxyHeader::XForwardedFor,
+            public_url: String::new(),
+            fleet: Some(Arc::new(Fleet::open(fleet, tokens).unwrap())),
+        };
+        let (service, writer) = fonio_results::service::Service::start(&settings).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let (send_address, address) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+                send_address.send(listener.local_addr().unwrap()).unwrap();
+                let stop = async { drop(stopped.await) };
+                serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
+            });
+            drop(runtime);
+            writer.join().unwrap();
+        });
+        let address = format!("http://{}", address.recv().unwrap());
+        Service { address, stop: Some(stop), thread: Some(thread), _data: data }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop.take();
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
+        assert!(ended.is_none_or(|ended| ended.is_ok()) || std::thread::panicking());
+    }
+}
+
+#[test]
+fn days_reach_a_fleet_through_a_results_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let [fleet, tokens, own, expired] =
+        ["fleet", "tokens", "own", "expired"].map(|name| dir.path().join(name));
+    fs::create_dir(&fleet).unwrap();
+    let (valid, old) = ("a".repeat(64), "b".repeat(64));
+    for (path, text) in
+        [(&tokens, format!("{valid}\n{old} 2020-01-31\n")), (&own, valid.clone()), (&expired, old)]
+    {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    // The second and the third day must wait for half a second each.
+    let service = Service::start(&fleet, &tokens, Rate { per_s: 2.0, burst: 1.0 });
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+    let watched = Watched::new(now, 1 << 20);
+    let send = |to: &str, token: &Path| {
+        watched.send(Path::new(to), &["--device-name", "kitchen", "--token", token.to_str().unwrap()])
+    };
+    let told = said(&send(&service.address, &own));
+    assert_eq!(told, format!("Sent 3 days of the device kitchen to {}.\n", service.address));
+    let days = fs::read_dir(fleet.join("arrived")).unwrap().count();
+    assert_eq!(days, 3);
+    // The file is the one that a folder gets.
+    let folder = tempfile::tempdir().unwrap();
+    said(&watched.send(folder.path(), &["--device-name", "kitchen"]));
+    for day in fs::read_dir(folder.path().join("arrived")).unwrap().flatten() {
+        let file = |root: &Path| {
+            fs::read(root.join("arrived").join(day.file_name()).join("kitchen.jsonl.gz")).unwrap()
+        };
+        assert_eq!(file(folder.path()), file(&fleet));
+    }
+    let again = said(&send(&service.address, &own));
+    assert!(again.contains("Sent 0 days") && again.contains("; 3 days were sent before"), "{again}");
+    let refused = |out: &Output, expected: &str| {
+        let error = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(2) && error.contains(expected), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    };
+    refused(&send(&service.address, &expired), "the token expired after 2020-01-31; ask the operator");
+    refused(&send(&service.address, &dir.path().join("missing")), "missing");
+    refused(&watched.send(Path::new(&service.address), &[]), "needs a token; ask the operator");
+    refused(&send(fleet.to_str().unwrap(), &own), "--token is for a results service");
+    let gone = service.address.clone();
+    drop(service);
+    refused(&send(&gone, &own), "cannot be reached");
 }
 
 #[test]

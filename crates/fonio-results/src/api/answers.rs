@@ -209,3 +209,10 @@ pub struct Health {
     /// `ok`.
     pub status: String,
 }
+
+/// The days that a fleet has of a device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Days {
+    /// The days (UTC), such as `2026-11-24`, in order.
+    pub days: Vec<String>,
+}

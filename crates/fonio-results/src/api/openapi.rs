@@ -11,6 +11,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::answers;
+use crate::fleet::FILE_BYTES_MAX;
 use crate::problem::ProblemAnswer;
 
 static TEXT: LazyLock<String> =
@@ -79,6 +80,8 @@ pub fn document() -> Value {
             "operationId": "keys",
             "responses": keys,
         } },
+        "/api/v1/fleet/{device}": { "get": days(&mut schemas) },
+        "/api/v1/fleet/{device}/{day}": { "put": put_day(&mut schemas) },
         "/dump/results.csv": { "get": dump(&mut schemas, "csv", "text/csv") },
         "/dump/results.parquet": { "get": dump(&mut schemas, "parquet", "application/vnd.apache.parquet") },
         "/healthz": { "get": {
@@ -98,8 +101,10 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": Value::Object(schemas.0.take_definitions(true)),
-            "securitySchemes": { "token": {
-                "type": "http", "scheme": "bearer", "description": "The delete token of the result." } },
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer", "description": "The delete token of the result." },
+                "fleet": { "type": "http", "scheme": "bearer", "description": "A token of the fleet." },
+            },
         },
     })
 }
@@ -176,6 +181,60 @@ fn delete(schemas: &mut Schemas) -> Value {
                 ("401", "The request has no token."),
                 ("403", "The token does not belong to the result."),
                 ("404", "No result has this id."),
+                ("507", "The disk of the service is full."),
+            ],
+        ),
+    })
+}
+
+fn device() -> Value {
+    parameter(
+        "device",
+        "path",
+        true,
+        "The name of the device in the fleet.",
+        json!({ "type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$" }),
+    )
+}
+
+const NO_FLEET: (&str, &str) = ("404", "The service receives no days of devices.");
+const NO_TOKEN: (&str, &str) = ("401", "The request has no token, or the token is unknown or expired.");
+
+fn days(schemas: &mut Schemas) -> Value {
+    let own = schemas.answer::<answers::Days>("The days.");
+    json!({
+        "summary": "List the days that the fleet has of a device",
+        "operationId": "days",
+        "parameters": [device()],
+        "security": [{ "fleet": [] }],
+        "responses": schemas.answers(vec![("200", own)], &[
+            ("400", "The name of the device cannot be read."), NO_TOKEN, NO_FLEET]),
+    })
+}
+
+fn put_day(schemas: &mut Schemas) -> Value {
+    let day = json!({ "type": "string", "format": "date" });
+    let file = json!({ "type": "string", "contentEncoding": "binary" });
+    json!({
+        "summary": "Send a day of a device",
+        "operationId": "send_day",
+        "parameters": [device(), parameter("day", "path", true, "The day (UTC).", day)],
+        "security": [{ "fleet": [] }],
+        "requestBody": {
+            "required": true,
+            "description": format!("The file of `fonio watch send`: JSON Lines, compressed with gzip, at most {FILE_BYTES_MAX} bytes."),
+            "content": { "application/gzip": { "schema": file } },
+        },
+        "responses": schemas.answers(
+            vec![("201", json!({ "description": "The day is stored on disk." }))],
+            &[
+                ("400", "The name of the device or the day cannot be read, or the body did not arrive completely."),
+                NO_TOKEN,
+                NO_FLEET,
+                ("408", "The body did not arrive in time."),
+                ("409", "The fleet has this day of the device already."),
+                ("413", "The body is too large."),
+                ("422", "The file is damaged, belongs to another device or day, or the day is in the future."),
                 ("507", "The disk of the service is full."),
             ],
         ),

@@ -1,16 +1,15 @@
 //! Handles the submission, display and deletion of a result.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answers::{DeviceAnswer, Percentile, Shown, State as Listed, Submitted};
-use super::{Answer, json};
+use super::{Answer, bearer, json, receive};
 use crate::database::Connection;
 use crate::entry;
 use crate::problem::Problem;
@@ -19,13 +18,9 @@ use crate::store::{Deletion, Outcome, book, held, order, read};
 use crate::texts::UnknownText;
 use crate::{compression, figures, submission, token};
 
-/// Time limit for receiving a request body. Even on a slow link, the transfer of a document takes only a
-/// second.
-const BODY_TIME: Duration = Duration::from_secs(15);
-
 /// Handles `POST /api/v1/results`: stores a result. The result is on disk before the reply is sent.
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
-    let received = receive(&headers, body).await?;
+    let received = document_bytes(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let _admitted = service.admit_submission()?;
     let submission::Read { entry, unknown } = submission::read(&received, now, &service.accepted)?;
@@ -68,27 +63,14 @@ fn state(hidden_reason: Option<&str>) -> Listed {
     if hidden_reason.is_some() { Listed::Hidden } else { Listed::Received }
 }
 
-async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+async fn document_bytes(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let sentence = "a result is JSON; send it with the header Content-Type: application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
     }
-    let limited = Limited::new(body, JSON_BYTES_MAX).collect();
-    match tokio::time::timeout(BODY_TIME, limited).await {
-        Ok(Ok(received)) => Ok(received.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let sentence = format!("the document is too large; at most {JSON_BYTES_MAX} bytes are allowed");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence))
-        }
-        Ok(Err(_)) => Err(Problem::bad("the document did not arrive completely; send it again")),
-        Err(_) => {
-            let sentence =
-                format!("the document did not arrive within {} s; send it again", BODY_TIME.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, sentence))
-        }
-    }
+    receive(body, JSON_BYTES_MAX).await
 }
 
 /// Handles `GET /api/v1/results/{id}`.
@@ -192,17 +174,14 @@ pub(super) async fn delete(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Answer {
-    let authorization =
-        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let given = authorization.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let Some((_, given)) = given else {
+    let Some(given) = bearer(&headers) else {
         let sentence = "only the sender can delete a result; send the header Authorization: Bearer TOKEN";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, sentence).into());
     };
     if !token::is_id(&id) {
         return Err(Problem::no_result().into());
     }
-    match service.writer.delete(id, given.trim().to_owned()).await? {
+    match service.writer.delete(id, given.to_owned()).await? {
         Deletion::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
         Deletion::Unknown => Err(Problem::no_result().into()),
         Deletion::WrongToken => {

@@ -126,6 +126,7 @@ pub fn settings(location: Location) -> Settings {
         proxies: Vec::new(),
         proxy_header: ProxyHeader::XForwardedFor,
         public_url: String::new(),
+        fleet: None,
     }
 }
 

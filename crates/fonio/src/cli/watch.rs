@@ -47,9 +47,9 @@ pub enum Watch {
         #[command(flatten)]
         place: Place,
     },
-    /// Send the complete days of the history to the folder of a fleet.
+    /// Send the complete days of the history to a fleet.
     ///
-    /// Reads the watch's history. Writes one file for each day that the folder does not have yet: sums and histograms, and
+    /// Reads the watch's history. Sends one file for each day that the fleet does not have yet: sums and histograms, and
     /// the causes of stalls. Paths, threads and traces stay on this machine, and only system services have names
     /// (docs/fleet.md).
     ///
@@ -142,9 +142,14 @@ pub struct Report {
 /// `fonio watch send`.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Write to this folder, which must exist: the folder of the fleet.
-    #[arg(long, value_name = "DIR")]
+    /// Send to this fleet: a folder, which must exist, or the address of a results service (https://HOST).
+    #[arg(long, value_name = "PLACE")]
     pub to: PathBuf,
+    /// Send the token in this file to the service.
+    ///
+    /// The operator of the fleet gives each device a token. With http://, others on the network can read it.
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
     /// Give this name to the device.
     ///
     /// Default: a token that follows from /etc/machine-id, but does not show it.

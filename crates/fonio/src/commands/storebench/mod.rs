@@ -2,7 +2,6 @@
 
 mod compare;
 mod run;
-mod server;
 mod show;
 mod submit;
 

@@ -15,11 +15,11 @@ use fonio_storebench_document::figures::{self, CatalogueFigure, Part};
 use fonio_storebench_document::standing;
 use fonio_storebench_document::verdict::origin_words;
 
-use super::server::Server;
 use crate::cli::Colour;
 use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;
 use crate::output::{self, Extent};
+use crate::server::Server;
 
 pub fn run(
     file: &Path,

@@ -9,9 +9,9 @@ use fonio_core::printable;
 use fonio_storebench_document::Submission;
 use fonio_system::say;
 
-use super::server::{Server, Submitted};
 use crate::exit::Exit;
 use crate::output;
+use crate::server::{Server, Submitted};
 
 /// Shows every field of the result to submit, asks for consent, and sends the result.
 pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {

@@ -1,6 +1,7 @@
 //! `fonio watch`: the service that watches storage continuously, and its reports.
 
 mod changes;
+mod destination;
 mod history;
 mod notify;
 mod phone;

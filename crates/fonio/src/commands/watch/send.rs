@@ -1,14 +1,15 @@
-//! Implements `fonio watch send`: sends the complete days of the history to the folder of a fleet.
+//! Implements `fonio watch send`: sends the complete days of the history to a fleet.
 
 use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use fonio_core::Random;
 use fonio_machine::{Machine, storage_devices};
-use fonio_watch::fleet::{Attributes, DayFile, DiskAttributes, Inbox, Names, days, device_token};
+use fonio_watch::fleet::{Attributes, DayFile, DiskAttributes, Names, days, device_token};
 
+use super::destination::Destination;
 use super::history::now;
 use super::report::history;
 use crate::cli::watch::Send;
@@ -25,37 +26,49 @@ pub fn run(arguments: &Send) -> Result<Exit> {
         );
     }
     let device = device(arguments.device_name.as_deref())?;
-    let inbox = Inbox::open(&arguments.to).with_context(|| {
-        format!("create the folder {}, or mount its file system, and send again", arguments.to.display())
-    })?;
+    let fleet = Destination::open(&arguments.to, arguments.token.as_deref(), &device)?;
     let now = now()?;
     let history = history(&arguments.place.paths().folders()?)?;
     let token = |name: &str| key.as_ref().expect("tokens have a key").unit(name);
     let names = if key.is_some() { Names::Tokens(&token) } else { Names::Services };
     let attributes = attributes();
     let mut random = Random::new(now.unsigned_abs() ^ u64::from(std::process::id()));
+    let mut wait = |fixed: Duration, longest: Duration| {
+        let ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        thread::sleep(fixed + Duration::from_millis(random.below(ms.max(1))));
+    };
     let (mut sent, mut known) = (0, 0);
     for (day, sum) in days(&history, now) {
-        if inbox.has(&device, day) {
+        if fleet.has(day) {
             known += 1;
             continue;
         }
         let bytes = DayFile::new(&device, day, &sum, &attributes, &names, now).encode()?;
-        inbox.put(&device, day, &bytes, |longest| {
-            let ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-            thread::sleep(Duration::from_millis(random.below(ms.max(1))));
-        })?;
-        sent += 1;
+        match fleet.put(day, &bytes, &mut wait) {
+            Ok(true) => sent += 1,
+            Ok(false) => known += 1,
+            Err(error) if sent > 0 => {
+                return Err(error.context(format!("{} sent; the others were not", count(sent))));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    let count = |days: u32| format!("{days} {}", if days == 1 { "day" } else { "days" });
-    let before = if known > 0 { format!("; {} were sent before", count(known)) } else { String::new() };
+    let before = if known > 0 { format!("; {} sent before", count(known)) } else { String::new() };
     writeln!(
         output::screen(),
         "Sent {} of the device {device} to {}{before}.",
-        count(sent),
+        days_of(sent),
         arguments.to.display()
     )?;
     Ok(Exit::Fine)
+}
+
+fn days_of(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "day" } else { "days" })
+}
+
+fn count(days: u32) -> String {
+    format!("{} {}", days_of(days), if days == 1 { "was" } else { "were" })
 }
 
 /// Returns the name of this device in the fleet.

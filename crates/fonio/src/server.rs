@@ -4,15 +4,16 @@
 //! these authorities is built in, because a board may have no such list, or an outdated one. As with OpenSSL,
 //! the environment variable `SSL_CERT_FILE` can name a file with authorities that replace this list.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 use std::{fs, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use fonio_core::untrusted::is_foreign;
 use serde::Deserialize;
 use serde_json::Value;
 use ureq::Agent;
-use ureq::http::Response;
+use ureq::http::{Response, StatusCode};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -24,6 +25,25 @@ const AUTHORITIES: &str = "SSL_CERT_FILE";
 pub struct Server {
     address: String,
     agent: Agent,
+}
+
+/// A service's answer to a request.
+struct Reply {
+    status: StatusCode,
+    /// The time after which the service wants to be asked again.
+    retry_after: Option<Duration>,
+    /// The JSON of the answer; null for an empty answer, and `None` if the answer is not JSON.
+    value: Option<Value>,
+}
+
+/// What became of a day that was sent to a fleet.
+pub enum SentDay {
+    /// The service has stored the day.
+    Stored,
+    /// The service had the day already.
+    Known,
+    /// The service cannot store the day now, and may be able to after this time, if it named one.
+    Later(Option<Duration>, anyhow::Error),
 }
 
 /// The results service's response to a submitted result.
@@ -102,11 +122,54 @@ impl Server {
         serde_json::from_value(answer).map(Some).with_context(|| self.unexpected())
     }
 
+    /// Returns the days that a fleet has of a device.
+    pub fn days(&self, device: &str, token: &str) -> Result<BTreeSet<String>> {
+        #[derive(Deserialize)]
+        struct Days {
+            days: BTreeSet<String>,
+        }
+        let address = format!("{}/api/v1/fleet/{device}", self.address);
+        let sent = self.agent.get(&address).header("Authorization", format!("Bearer {token}")).call();
+        let answer = self.answer(sent)?;
+        let days: Days = serde_json::from_value(answer).with_context(|| self.unexpected())?;
+        Ok(days.days)
+    }
+
+    /// Sends the file of a day to a fleet. Returns an error if another try cannot help.
+    pub fn send_day(&self, device: &str, day: &str, token: &str, file: &[u8]) -> Result<SentDay> {
+        let address = format!("{}/api/v1/fleet/{device}/{day}", self.address);
+        let put = self.agent.put(&address).header("Authorization", format!("Bearer {token}"));
+        let reply = match self.reply(put.header("Content-Type", "application/gzip").send(file)) {
+            Ok(reply) => reply,
+            Err(error) => return Ok(SentDay::Later(None, error)),
+        };
+        match reply.status {
+            StatusCode::CREATED => Ok(SentDay::Stored),
+            StatusCode::CONFLICT => Ok(SentDay::Known),
+            // The disk of the service stays full until its operator has done something.
+            status if status.is_server_error() && status != StatusCode::INSUFFICIENT_STORAGE => {
+                Ok(SentDay::Later(reply.retry_after, self.refusal(reply)))
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+                Ok(SentDay::Later(reply.retry_after, self.refusal(reply)))
+            }
+            _ => Err(self.refusal(reply)),
+        }
+    }
+
     fn unexpected(&self) -> String {
         format!("{} does not answer like a results service of fonio", self.address)
     }
 
     fn answer(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value> {
+        let reply = self.reply(sent)?;
+        if reply.status.is_success() {
+            return reply.value.with_context(|| self.unexpected());
+        }
+        Err(self.refusal(reply))
+    }
+
+    fn reply(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Reply> {
         let mut answer = match sent {
             Ok(answer) => answer,
             // The TLS library rejected the connection.
@@ -137,10 +200,14 @@ impl Server {
             .with_context(|| self.unexpected())?;
         let value: Option<Value> =
             if text.is_empty() { Some(Value::Null) } else { serde_json::from_str(&text).ok() };
-        if status.is_success() {
-            return value.with_context(|| self.unexpected());
-        }
+        let after = answer.headers().get("Retry-After").and_then(|after| after.to_str().ok()?.parse().ok());
+        Ok(Reply { status, retry_after: after.map(Duration::from_secs), value })
+    }
+
+    /// Returns the error for a refused request.
+    fn refusal(&self, reply: Reply) -> anyhow::Error {
         // Extract the error message, shorten it, and keep only characters that a terminal can show safely.
+        let Reply { status, value, .. } = reply;
         let said = value.and_then(|value| {
             let error = value.get("error")?.as_str()?.to_owned();
             let places = value.get("problems").and_then(Value::as_array).into_iter().flatten();
@@ -154,8 +221,8 @@ impl Server {
         let said: String =
             said.unwrap_or_default().chars().filter(|letter| !is_foreign(*letter)).take(1000).collect();
         match said.is_empty() {
-            true => bail!("{} answered {status}", self.address),
-            false => bail!("{} refused the request ({status}): {said}", self.address),
+            true => anyhow!("{} answered {status}", self.address),
+            false => anyhow!("{} refused the request ({status}): {said}", self.address),
         }
     }
 }

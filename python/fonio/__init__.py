@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fonio._fonio import FonioError as FonioError
     from fonio._fonio import __version__ as __version__
+    from fonio.comparison import Change as Change
+    from fonio.comparison import Comparison as Comparison
+    from fonio.comparison import compare as compare
     from fonio.device_profile import Profile as Profile
     from fonio.device_profile import profile as profile
     from fonio.device_profile import profiles as profiles
@@ -25,13 +28,10 @@ if TYPE_CHECKING:
     from fonio.program import record as record
     from fonio.recording import Recording as Recording
     from fonio.recording import open as open
-    from fonio.report import Change as Change
-    from fonio.report import Comparison as Comparison
     from fonio.report import Figure as Figure
     from fonio.report import Finding as Finding
     from fonio.report import Report as Report
     from fonio.report import analyse as analyse
-    from fonio.report import compare as compare
     from fonio.simulation import ClosedLoop as ClosedLoop
     from fonio.simulation import Simulation as Simulation
     from fonio.simulation import Sweep as Sweep
@@ -51,13 +51,13 @@ _MODULES = {
     "record": "fonio.program",
     "Recording": "fonio.recording",
     "open": "fonio.recording",
-    "Change": "fonio.report",
-    "Comparison": "fonio.report",
+    "Change": "fonio.comparison",
+    "Comparison": "fonio.comparison",
     "Figure": "fonio.report",
     "Finding": "fonio.report",
     "Report": "fonio.report",
     "analyse": "fonio.report",
-    "compare": "fonio.report",
+    "compare": "fonio.comparison",
     "ClosedLoop": "fonio.simulation",
     "Simulation": "fonio.simulation",
     "Sweep": "fonio.simulation",

@@ -14,7 +14,7 @@ use fonio_system::SystemError;
 use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
 
-use crate::replay::TooLarge;
+use crate::replay::budget::TooLarge;
 
 /// An experiment did not start or did not finish. All changes of the experiment are undone.
 #[derive(Debug, thiserror::Error)]

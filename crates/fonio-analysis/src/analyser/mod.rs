@@ -1,7 +1,7 @@
 //! Provides the analyser, which takes rows, answers each question, and returns the analysis.
 
 mod left_out;
-mod questions;
+pub(crate) mod questions;
 
 use std::io;
 

@@ -3,7 +3,7 @@
 use fonio_core::Unit;
 
 use super::statistics::estimate::{self, Estimate};
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::figures::Figure;
 use crate::figures::facts::Facts;
 use crate::launch::Launch;

@@ -20,7 +20,7 @@ use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use headline::{Headline, Within, headlines};
 use interval::{Change, RUNS_MIN, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};

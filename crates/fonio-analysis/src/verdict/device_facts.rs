@@ -3,7 +3,7 @@
 use fonio_core::{Nanos, Unit};
 
 use super::victim::Victim;
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::device::speed::{DeviceSpeed, SlowRequest};
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;

@@ -3,7 +3,7 @@
 use fonio_core::ByteCount;
 
 use super::{device_facts, fixes, storage, victim};
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::Figure;
 use crate::figures::facts::Facts;

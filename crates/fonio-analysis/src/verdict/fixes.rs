@@ -6,7 +6,7 @@
 use fonio_core::Content;
 
 use super::advice;
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::device::info::DeviceInfo;
 use crate::figures::facts::Facts;
 use crate::over_time::series::Series;

@@ -8,7 +8,7 @@ use super::diagnosis::{Diagnosis, Remedy};
 use super::finding::Finding;
 use super::rule::{Rule, finding};
 use super::victim::Victim;
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::figures::facts::Facts;
 
 /// The mechanisms, in the order in which they are tried.

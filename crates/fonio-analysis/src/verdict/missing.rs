@@ -1,6 +1,6 @@
 //! Removes the names of devices, files and folders that no longer exist from advice.
 
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 
 /// The words before the target of a command of fonio in a text.
 const COMMAND: &str = "`fonio fix apply ";

@@ -3,7 +3,7 @@
 
 use fonio_core::{Nanos, Unit};
 
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::waits::blocked::{Blocked, PROBLEM_FROM, Role};

@@ -3,7 +3,7 @@
 
 use fonio_core::Nanos;
 
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::{BACKGROUND, UNKNOWN_NAME};

@@ -10,7 +10,7 @@
 //! access if the recording shows that the other thread woke or started the thread of the access.
 
 pub mod blocks;
-mod budget;
+pub(crate) mod budget;
 pub mod calls;
 mod causes;
 mod chunks;

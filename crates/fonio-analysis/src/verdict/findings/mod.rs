@@ -7,7 +7,7 @@ use super::finding::{Finding, Severity};
 use super::mechanisms::{diagnose, diagnosis};
 use super::rule::{Condition, Rule, fill, finding, fires};
 use super::victim::ONLY_BULK_WORK;
-use crate::analyser::Analysis;
+use crate::analyser::questions::Analysis;
 use crate::figures::facts::Facts;
 
 /// Figures that replace measured waits if the recording has none, and the sentence that explains this.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use xtask::text_trace::later;
 
 use crate::{gen_trace, process};
 
@@ -96,25 +97,6 @@ fn repeat(text: &str, bytes: u64, to: &mut impl Write) -> Result<()> {
     }
     to.flush()?;
     Ok(())
-}
-
-/// Returns a line whose time is later by this many seconds; `None` if the line has no time. The time is the first
-/// word with digits, a point, and at least three digits.
-fn later(line: &str, seconds: u64) -> Option<String> {
-    let is_digits =
-        |text: &str, least: usize| text.len() >= least && text.bytes().all(|byte| byte.is_ascii_digit());
-    let mut place = 0;
-    for word in line.split(' ') {
-        if let Some((whole, rest)) = word.split_once('.')
-            && is_digits(whole, 1)
-            && is_digits(rest.trim_end_matches(':'), 3)
-        {
-            let sum = whole.parse::<u64>().ok()? + seconds;
-            return Some(format!("{}{sum}{}", &line[..place], &line[place + whole.len()..]));
-        }
-        place += word.len() + 1;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -77,6 +77,15 @@ impl Problem {
         Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 
+    /// Creates the problem that the operator must repair something, and writes the reason to the log.
+    pub(crate) fn broken(sentence: &str, reason: &str) -> Problem {
+        eprintln!("fonio-results: {reason}");
+        Problem::later_than(
+            60,
+            &format!("{sentence}; the operator finds the reason in the log of the service"),
+        )
+    }
+
     /// Creates the problem of an overloaded service.
     pub fn busy() -> Problem {
         Problem::later("the service is overloaded; try again in a few seconds")

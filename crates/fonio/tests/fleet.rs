@@ -228,7 +228,7 @@ fn days_reach_a_fleet_through_a_results_service() {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
     let watched = Watched::new(now, 1 << 20);
     let send = |to: &str, token: &Path| {
-        watched.send(Path::new(to), &["--device-name", "kitchen", "--token", token.to_str().unwrap()])
+        watched.send(Path::new(to), &["--device-name", "kitchen", "--token-file", token.to_str().unwrap()])
     };
     let told = said(&send(&service.address, &own));
     assert_eq!(told, format!("Sent 3 days of the device kitchen to {}.\n", service.address));
@@ -253,7 +253,7 @@ fn days_reach_a_fleet_through_a_results_service() {
     refused(&send(&service.address, &expired), "the token expired after 2020-01-31; ask the operator");
     refused(&send(&service.address, &dir.path().join("missing")), "missing");
     refused(&watched.send(Path::new(&service.address), &[]), "needs a token; ask the operator");
-    refused(&send(fleet.to_str().unwrap(), &own), "--token is for a results service");
+    refused(&send(fleet.to_str().unwrap(), &own), "--token-file is for a results service");
     let gone = service.address.clone();
     drop(service);
     refused(&send(&gone, &own), "cannot be reached");

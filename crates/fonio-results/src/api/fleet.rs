@@ -74,18 +74,12 @@ fn admit(service: &Service, headers: &HeaderMap) -> Result<Arc<Fleet>, Problem> 
         Err(problem @ (TokenProblem::Unknown | TokenProblem::Expired(_))) => {
             Err(Problem::new(StatusCode::UNAUTHORIZED, problem.to_string()))
         }
-        Err(problem) => {
-            eprintln!("fonio-results: the file with the tokens of the fleet: {problem}");
-            Err(Problem::later_than(
-                RETRY_S,
-                "the service cannot read its tokens; the operator finds the reason in its log",
-            ))
-        }
+        Err(problem) => Err(Problem::broken(
+            "the service cannot read its tokens",
+            &format!("the file with the tokens of the fleet: {problem}"),
+        )),
     }
 }
-
-/// The time after which a device tries again if the operator must repair something.
-const RETRY_S: u64 = 60;
 
 fn named(device: &str) -> Result<Device, Problem> {
     Device::named(device).ok_or_else(|| {
@@ -110,12 +104,9 @@ async fn blocking<T: Send + 'static>(
             StatusCode::INSUFFICIENT_STORAGE,
             "the disk of the service is full, and nothing was stored; inform the operator, and send the day later",
         ),
-        _ => {
-            eprintln!("fonio-results: the folder of the fleet cannot be used: {error}");
-            Problem::later_than(
-                RETRY_S,
-                "the service cannot use the folder of the fleet; the operator finds the reason in its log",
-            )
-        }
+        _ => Problem::broken(
+            "the service cannot use the folder of the fleet",
+            &format!("the folder of the fleet cannot be used: {error}"),
+        ),
     })
 }

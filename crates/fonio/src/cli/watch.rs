@@ -149,7 +149,7 @@ pub struct Send {
     ///
     /// The operator of the fleet gives each device a token. With http://, others on the network can read it.
     #[arg(long, value_name = "FILE")]
-    pub token: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// Give this name to the device.
     ///
     /// Default: a token that follows from /etc/machine-id, but does not show it.

@@ -31,7 +31,7 @@ impl Destination {
         let is_service = |to: &&str| to.starts_with("http://") || to.starts_with("https://");
         let Some(address) = to.to_str().filter(is_service) else {
             if token.is_some() {
-                bail!("--token is for a results service (https://HOST); {} is a folder", to.display());
+                bail!("--token-file is for a results service (https://HOST); {} is a folder", to.display());
             }
             let inbox = Inbox::open(to).with_context(|| {
                 format!("create the folder {}, or mount its file system, and send again", to.display())
@@ -40,10 +40,11 @@ impl Destination {
         };
         let Some(file) = token else {
             bail!(
-                "{address} needs a token; ask the operator of the fleet for one, and name its file with --token"
+                "{address} needs a token; ask the operator of the fleet for one, and name its file with --token-file"
             )
         };
-        let text = regular::read_text(file, TOKEN_BYTES_MAX).context("the file of --token")?;
+        let text = regular::read_text(file, TOKEN_BYTES_MAX)
+            .with_context(|| format!("{}, the file of --token-file", file.display()))?;
         let token = text.trim().to_owned();
         ensure!(
             !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()),

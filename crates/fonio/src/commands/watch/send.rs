@@ -26,7 +26,7 @@ pub fn run(arguments: &Send) -> Result<Exit> {
         );
     }
     let device = device(arguments.device_name.as_deref())?;
-    let fleet = Destination::open(&arguments.to, arguments.token.as_deref(), &device)?;
+    let fleet = Destination::open(&arguments.to, arguments.token_file.as_deref(), &device)?;
     let now = now()?;
     let history = history(&arguments.place.paths().folders()?)?;
     let token = |name: &str| key.as_ref().expect("tokens have a key").unit(name);

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use fonio_lab::Archive;
 
 use super::target::Target;
-use super::{cargo_home, linker, program, sysroot};
+use super::{linker, program, sysroot};
 use crate::process;
 
 /// The library names that the linker looks up, and the files that it must find. With glibc 2.34 and later,
@@ -50,8 +50,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         linker(&sysroot)?.display(),
         links.display()
     );
-    for (from, to) in [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo")] {
-        flags += &format!(" --remap-path-prefix={}={to}", from.display());
+    for (from, to) in program::remapped(&sysroot)? {
+        flags += &format!(" --remap-path-prefix={from}={to}");
     }
     let mut cargo = process::cargo();
     cargo.args(["build", "--release", "--package", "fonio-sqlite-sync", "--target", target]);

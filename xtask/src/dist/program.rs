@@ -90,14 +90,13 @@ fn compile(target: Target, program: Program) -> Result<PathBuf> {
         // program from 5.29 MB to 4.90 MB on x86-64.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
-    // Panic messages contain the paths of source files. Remove the folders of this machine from these paths.
-    for (from, to) in
-        [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo"), (rust.clone(), "/rust")]
-    {
-        flags += &format!(" --remap-path-prefix={}={to}", from.display());
+    for (from, to) in remapped(&rust)? {
+        flags += &format!(" --remap-path-prefix={from}={to}");
     }
+    let of_files: String =
+        remapped(&rust)?.iter().map(|(from, to)| format!(" -ffile-prefix-map={from}={to}")).collect();
     let of_c = format!(
-        "--target={} {} -nostdlibinc -isystem {}",
+        "--target={} {} -nostdlibinc -isystem {}{of_files}",
         target.triple,
         target.processor.join(" "),
         include.display()
@@ -112,6 +111,18 @@ fn compile(target: Target, program: Program) -> Result<PathBuf> {
     // Cargo's folder for the profile `dev` has another name.
     let folder = if program.profile == "dev" { "debug" } else { program.profile };
     Ok(process::target().join(target.rust).join(folder).join(program.name))
+}
+
+/// Returns the folders of this machine, each with the name that replaces it in programs. Panic messages contain
+/// the paths of source files; with these names, two machines build the same bytes. The last prefix that matches
+/// applies, and the target directory can be inside the repository.
+pub fn remapped(rust: &Path) -> Result<[(String, &'static str); 4]> {
+    Ok([
+        (rust.display().to_string(), "/rust"),
+        (cargo_home()?.display().to_string(), "/cargo"),
+        (process::root().display().to_string(), "/fonio"),
+        (process::target().display().to_string(), "/target"),
+    ])
 }
 
 /// Installs Rust's standard library for a target with rustup if it is missing.

@@ -18,10 +18,12 @@ mod python;
 mod results_demo;
 mod results_service;
 mod sentences;
+mod site;
 mod tally;
 mod test;
 mod tidy;
 mod times;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Build the Python package as a wheel, install it in a virtual environment, and run its tests.
     Python(python::Arguments),
+    /// Build the pages of the documentation in target/site. Warnings are errors.
+    Site(site::Arguments),
     /// Check fonio on Debian's kernels and in complete Debian systems, in guests.
     Lab(lab::Arguments),
     /// Build and test the SmartIO I/O scheduler, a module for Debian's kernels.
@@ -91,6 +95,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::GenTrace(arguments) => gen_trace::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Site(arguments) => site::run(&arguments),
         Task::Lab(arguments) => lab::run(&arguments),
         Task::Kernel(arguments) => kernel::run(arguments),
         Task::Dist(arguments) => dist::run(&arguments),

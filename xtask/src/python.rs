@@ -58,18 +58,23 @@ fn test(python: &Path) -> Result<()> {
     process::run(command.args(options).arg(temporary))
 }
 
-/// Returns the interpreter of the virtual environment for the tests. Creates the environment, and installs the packages
-/// of the tests, if needed. If this fails, for example without a network, says so and returns `None`, or fails if the
-/// machine must have the packages.
-fn environment() -> Result<Option<PathBuf>> {
-    let folder = process::scratch("python-package")?;
+/// Returns the interpreter of the virtual environment for the tests.
+pub fn environment() -> Result<Option<PathBuf>> {
+    environment_of("python-package", REQUIREMENTS, "the Python package is not tested")
+}
+
+/// Returns the interpreter of a virtual environment. Creates the environment with this name, and installs the packages
+/// in the file `requirements`, if needed. If this fails, for example without a network, says the consequence and returns
+/// `None`, or fails if the machine must have the packages.
+pub fn environment_of(name: &str, requirements: &str, consequence: &str) -> Result<Option<PathBuf>> {
+    let folder = process::scratch(name)?;
     let python = folder.join("bin/python3");
-    let (wanted, installed) = (process::root().join(REQUIREMENTS), folder.join("requirements.txt"));
+    let (wanted, installed) = (process::root().join(requirements), folder.join("requirements.txt"));
     let text = fs::read(&wanted).with_context(|| format!("cannot read {}", wanted.display()))?;
     if fs::read(&installed).is_ok_and(|installed| installed == text) {
         return Ok(Some(python));
     }
-    println!("Installing the packages of the Python tests in {}", folder.display());
+    println!("Installing the packages of {requirements} in {}", folder.display());
     let made = process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
     let made = made.and_then(|()| {
         let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", "--requirement"];
@@ -78,11 +83,9 @@ fn environment() -> Result<Option<PathBuf>> {
     if let Err(error) = made {
         let needs = fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default());
         if needs.map_err(anyhow::Error::msg)?.contains(&Need::PythonPackages) {
-            bail!("the packages of the Python tests cannot be installed: {error:#}");
+            bail!("the packages of {requirements} cannot be installed: {error:#}");
         }
-        println!(
-            "skipped: the Python package is not tested, because its packages cannot be installed: {error:#}"
-        );
+        println!("skipped: {consequence}, because its packages cannot be installed: {error:#}");
         return Ok(None);
     }
     fs::write(&installed, text).with_context(|| format!("cannot write {}", installed.display()))?;

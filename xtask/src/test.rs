@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::parts::part;
-use crate::{bench, fuzz, python, tally, tidy};
+use crate::{bench, fuzz, python, site, tally, tidy};
 use xtask::{process, tools};
 
 /// The size of the target directory after all checks of a new clone.
@@ -41,6 +41,7 @@ fn all() -> Result<()> {
     tools::ensure_python_packages()?;
     part("invariants", tidy::run)?;
     part("format", format)?;
+    part("site", site::check)?;
     part("lints", lints)?;
     part("documentation", || {
         let mut doc = process::cargo();

@@ -238,6 +238,7 @@ fn breaches() -> Result<Vec<String>> {
         check_sources(name, folder, &mut found)?;
     }
     found.extend(crate::documents::breaches()?);
+    found.extend(crate::workflows::breaches()?);
     found.extend(circles::breaches()?);
     Ok(found)
 }

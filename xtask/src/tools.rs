@@ -33,6 +33,22 @@ pub const DIST: &[Tool] = &[
     ("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
 ];
 
+/// Programs needed to make and to test a repository for apt.
+pub const APT: &[Tool] = &[
+    ("gpg", "gpg gpg-agent", "signing the repository for apt"),
+    ("gpgconf", "gpgconf", "signing the repository for apt"),
+    ("dpkg-deb", "dpkg", "Debian packages"),
+    ("mmdebstrap", "mmdebstrap", "a clean Debian to install the packages in"),
+    ("python3", "python3", "a local web server"),
+];
+
+/// Programs needed to build and run the container of the Home Assistant add-on.
+pub const PODMAN: &[Tool] = &[
+    ("podman", "podman", "the container of the add-on"),
+    ("crun", "crun", "the container of the add-on"),
+    ("busybox", "busybox-static", "the shell in the container of the add-on"),
+];
+
 /// Programs that execute programs for other processors.
 pub const EMULATED: &[Tool] = &[
     ("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
@@ -57,6 +73,9 @@ pub const TEST: &[Tool] = &[
     ("adb", "adb", "recording a stand-in for a phone"),
     ("python3", "python3 python3-venv", "the documented queries in DuckDB, and the tests of fonio.fleet"),
     ("kill", "procps", "ending programs that tests started"),
+    ("dash", "dash", "running install.sh"),
+    ("busybox", "busybox-static", "running install.sh"),
+    ("shellcheck", "shellcheck", "checking install.sh"),
 ];
 
 /// Python packages of the tests: DuckDB, the other packages that fonio.fleet needs, and pytest. The tests expect certain
@@ -131,6 +150,8 @@ pub const ALL: &[&[Tool]] = &[
     ASSETS,
     BPF,
     DIST,
+    APT,
+    PODMAN,
     EMULATED,
     TEST,
     DEMO,

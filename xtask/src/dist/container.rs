@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::package::{self, VERSION};
 use super::target::Target;
-use super::{folder, sha256};
+use super::{committed_s, folder, rfc_3339, sha256};
 use crate::process;
 
 /// The name of the image. In references, a colon and the version follow it.
@@ -53,6 +53,7 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     let (files, image) = (place.join("files"), place.join("image"));
     package::install(program, &files.join(PROGRAM), 0o755)?;
     package::write(&files.join("usr/share/doc/fonio/copyright"), package::copyright()?.as_bytes())?;
+    package::open_folders(&files)?;
     for (name, mode) in FOLDERS {
         let folder = files.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -61,7 +62,7 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     let layer = tar(&files)?;
     let (architecture, variant) = target.container;
     let blobs = Blobs(&image);
-    let created = created();
+    let created = rfc_3339(committed_s()?)?;
     let mut config = json!({
         "created": created,
         "architecture": architecture,
@@ -103,6 +104,7 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
         "manifest.json",
         &json!([{ "Config": blob(&config), "RepoTags": [name], "Layers": [blob(&layer)] }]),
     )?;
+    package::open_folders(&image)?;
     Ok(image)
 }
 
@@ -110,14 +112,6 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
 fn blob(description: &Value) -> String {
     let digest = description["digest"].as_str().unwrap_or_default();
     format!("blobs/{}", digest.replace(':', "/"))
-}
-
-/// Returns the time of the last commit in RFC 3339 format. With this time, the same sources give the same
-/// image.
-fn created() -> String {
-    let mut git = Command::new("git");
-    git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
-    process::output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
 }
 
 /// Returns a tar archive of a folder's contents. The files in the archive belong to root.

@@ -1,18 +1,27 @@
 //! `cargo xtask dist`: builds programs that need no libraries, and their Debian packages and container
-//! images.
+//! images. `cargo xtask dist all` makes all files of a release.
 //!
 //! The sync-policy library is linked with glibc (`library.rs`). All other programs are static (`program.rs`).
 
+mod apt;
 mod arm;
 mod check;
 mod container;
 mod engine;
+mod home_assistant;
+mod installer;
 mod library;
+mod notes;
 mod package;
 mod path;
 mod program;
+mod publish;
+mod reproducible;
 mod results;
+mod sbom;
+mod source;
 mod target;
+mod wheel;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +49,43 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Make all files of a release: those of `cargo xtask dist`, a wheel, the source archive, bills of materials,
+    /// the notes, and with a key a repository for apt.
+    ///
+    /// Removes the files of earlier builds. On a commit with a tag, the tag must name the version, and the changelog
+    /// must have a section for it.
+    All(All),
+    /// Make only the recorder and its package.
+    Recorder(Architectures),
+    /// Make a repository for apt from the packages in target/dist.
+    Apt {
+        #[command(subcommand)]
+        test: Option<AptTest>,
+        /// Sign with the secret key in this file. Default: the key in $FONIO_SIGNING_KEY
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
+    /// Write the notes of the release: the changelog's section for the version.
+    Notes,
+    /// Build the container of the Home Assistant add-on with podman, and run it with a stand-in for the Supervisor.
+    ///
+    /// Uses the program for amd64 in target/dist.
+    #[command(name = "home-assistant")]
+    HomeAssistant,
+    /// Make the files twice, in other folders, and compare their bytes.
+    Reproducible {
+        /// Compare only the recorder and its package, which takes less time.
+        #[arg(long)]
+        recorder: bool,
+        #[command(flatten)]
+        architectures: Architectures,
+    },
+    /// Make the release of the version on GitHub, with the files in target/dist.
+    Publish {
+        /// Only print the command.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Make everything; test the programs with QEMU, and the packages in a new Debian of each architecture.
     Test(Architectures),
     /// Make everything, and record from the image with podman in a guest.
@@ -56,6 +102,25 @@ enum What {
         #[command(flatten)]
         architectures: Architectures,
     },
+}
+
+/// The options of `cargo xtask dist all`.
+#[derive(Args)]
+struct All {
+    /// Sign the repository for apt with the secret key in this file. Default: the key in $FONIO_SIGNING_KEY
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Make no wheel of the Python package.
+    #[arg(long)]
+    no_wheel: bool,
+    #[command(flatten)]
+    architectures: Architectures,
+}
+
+#[derive(Subcommand)]
+enum AptTest {
+    /// Instead, install fonio in a clean Debian from a repository with a new key on a local web server.
+    Test,
 }
 
 #[derive(Subcommand)]
@@ -108,6 +173,23 @@ pub fn recorder_for_tests(architecture: Architecture) -> Result<PathBuf> {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.what {
         None => make(&arguments.all).map(drop),
+        Some(What::All(all)) => whole(all),
+        Some(What::Recorder(named)) => recorder(named),
+        Some(What::Apt { test: Some(AptTest::Test), .. }) => apt::test(),
+        Some(What::Apt { test: None, key }) => {
+            let key = apt::Key::given(key.as_deref())?.with_context(|| {
+                format!("give the secret key with `--key FILE`, or in ${}", apt::KEY_VARIABLE)
+            })?;
+            apt::make(&key).map(drop)
+        }
+        Some(What::Notes) => notes::make().map(|path| println!("{}", within(&path))),
+        Some(What::HomeAssistant) => home_assistant::test(),
+        Some(What::Reproducible { recorder, architectures }) => {
+            let mut words = if *recorder { vec!["recorder"] } else { Vec::new() };
+            words.extend(architectures.architectures.iter().map(String::as_str));
+            reproducible::run(&words)
+        }
+        Some(What::Publish { dry_run }) => publish::run(*dry_run),
         Some(What::Test(named)) => check::run(&make(named)?),
         Some(What::Container(named)) => engine::run(&make(named)?),
         Some(What::Path(named)) => path::run(&make(named)?),
@@ -140,6 +222,48 @@ fn make(named: &Architectures) -> Result<Vec<Made>> {
     Ok(all)
 }
 
+/// Makes all files of a release.
+fn whole(all: &All) -> Result<()> {
+    // Find mistakes before the programs are built, which takes long.
+    let key = apt::Key::given(all.key.as_deref())?;
+    process::remove_folder(&folder()?)?;
+    let mut files = vec![notes::make()?, source::make()?, installer::make()?];
+    for target in all.architectures.or(&TARGETS) {
+        for program in [FONIO, RECORDER] {
+            files.push(sbom::make(target, program)?);
+        }
+    }
+    make(&all.architectures)?;
+    if all.no_wheel {
+        println!("No wheel was made, as requested.");
+    } else {
+        files.push(wheel::make()?);
+    }
+    match key {
+        Some(key) => apt::make(&key).map(drop)?,
+        None => println!(
+            "No repository for apt was made: give a secret key with `--key FILE`, or in ${}.",
+            apt::KEY_VARIABLE
+        ),
+    }
+    sums()?;
+    for file in &files {
+        let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
+        println!("{:<6} {:>7.2} MB  {}", "all", bytes as f64 / 1e6, within(file));
+    }
+    Ok(())
+}
+
+/// Builds the recorder and its package for the named targets.
+fn recorder(named: &Architectures) -> Result<()> {
+    tools::ensure(&[tools::BUILD, tools::DIST])?;
+    for target in named.or(&TARGETS) {
+        let program = program::build(target, RECORDER)?;
+        println!("{}", within(&package::of_recorder(target, &program)?));
+    }
+    sums()
+}
+
 /// Builds the results service, by default for amd64, and tests it if requested.
 fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
@@ -167,6 +291,28 @@ fn folder() -> Result<PathBuf> {
     let folder = process::target().join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
+}
+
+/// Returns the time of the last commit in seconds since 1970, or `SOURCE_DATE_EPOCH` if it is set. With this time,
+/// the same sources give the same bytes.
+fn committed_s() -> Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => process::output(
+            Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()),
+        )
+        .context("outside of a git repository, set SOURCE_DATE_EPOCH to the time of the release")?,
+    };
+    text.trim().parse().with_context(|| format!("`{text}` is not a time in seconds since 1970"))
+}
+
+/// Formats a time in seconds since 1970 as RFC 3339.
+fn rfc_3339(seconds: u64) -> Result<String> {
+    process::output(Command::new("date").args([
+        "--utc",
+        &format!("--date=@{seconds}"),
+        "+%Y-%m-%dT%H:%M:%SZ",
+    ]))
 }
 
 fn within(path: &Path) -> String {

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::folder;
 use super::target::Target;
+use super::{committed_s, folder};
 use crate::process;
 
 /// The version of the workspace and of the packages.
@@ -153,12 +153,9 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     let package = folder()?.join(format!("{}_{VERSION}_{target}.deb", fields.name));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(&package).stdout(Stdio::null());
-    // Use the time of the last commit. With this time, the same sources give the same bytes.
-    let committed =
-        process::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
-    if let Ok(seconds) = committed {
-        pack.env("SOURCE_DATE_EPOCH", seconds);
-    }
+    // With several threads, the compressed bytes depend on the number of processors.
+    pack.env("SOURCE_DATE_EPOCH", committed_s()?.to_string()).env("DPKG_DEB_THREADS_MAX", "1");
+    open_folders(tree)?;
     process::run(&mut pack)?;
     Ok(package)
 }
@@ -206,6 +203,18 @@ pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     write(to, &bytes)?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+/// Gives a folder and the folders in it the usual permissions, whatever the umask was.
+pub fn open_folders(folder: &Path) -> Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_folders(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the total size of the files in `dir`.

@@ -39,6 +39,13 @@ const RECORDER_FOR_TESTS: Program = Program { name: "fonio-recorder", profile: "
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
+impl Program {
+    /// Returns the name of the distributed file for a target.
+    pub fn file(self, target: Target) -> String {
+        format!("{}-{}-{}", self.name, package::VERSION, target.rust)
+    }
+}
+
 /// Builds the recorder for tests, and returns the path of the program.
 pub fn recorder_for_tests(target: Target) -> Result<PathBuf> {
     compile(target, RECORDER_FOR_TESTS)
@@ -47,7 +54,7 @@ pub fn recorder_for_tests(target: Target) -> Result<PathBuf> {
 /// Builds a program and copies it to the folder of the files to distribute.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let built = compile(target, program)?;
-    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust));
+    let copy = folder()?.join(program.file(target));
     fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
     let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
     println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);

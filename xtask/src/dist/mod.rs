@@ -34,8 +34,9 @@ use fonio_lab::Architecture;
 use sha2::{Digest, Sha256};
 
 use self::program::{FONIO, RECORDER, RESULTS};
+use self::publish::Forge;
 use self::target::{TARGETS, Target};
-use crate::{process, tools};
+use crate::{process, site, tools};
 
 /// The options of `cargo xtask dist`.
 #[derive(Args)]
@@ -80,8 +81,13 @@ enum What {
         #[command(flatten)]
         architectures: Architectures,
     },
-    /// Make the release of the version on GitHub, with the files in target/dist.
+    /// Make the pages for a web server in target/pages: the documentation, and the repository for apt in target/dist.
+    Pages,
+    /// Make the release of the version on a forge, with the files in target/dist.
     Publish {
+        /// The forge. GitHub needs the program `gh`, and GitLab needs `glab`.
+        #[arg(long, value_enum, default_value = "github")]
+        on: Forge,
         /// Only print the command.
         #[arg(long)]
         dry_run: bool,
@@ -189,7 +195,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             words.extend(architectures.architectures.iter().map(String::as_str));
             reproducible::run(&words)
         }
-        Some(What::Publish { dry_run }) => publish::run(*dry_run),
+        Some(What::Pages) => pages(),
+        Some(What::Publish { on, dry_run }) => publish::run(*on, *dry_run),
         Some(What::Test(named)) => check::run(&make(named)?),
         Some(What::Container(named)) => engine::run(&make(named)?),
         Some(What::Path(named)) => path::run(&make(named)?),
@@ -251,6 +258,22 @@ fn whole(all: &All) -> Result<()> {
         let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
         println!("{:<6} {:>7.2} MB  {}", "all", bytes as f64 / 1e6, within(file));
     }
+    Ok(())
+}
+
+/// Builds the documentation, and adds the repository for apt.
+fn pages() -> Result<()> {
+    let site = site::check()?.context("the documentation was not built")?;
+    let pages = process::target().join("pages");
+    process::remove_folder(&pages)?;
+    process::run(Command::new("cp").arg("-r").args([&site, &pages]))?;
+    let apt = folder()?.join("apt");
+    if apt.exists() {
+        process::run(Command::new("cp").arg("-r").arg(&apt).arg(pages.join("apt")))?;
+    } else {
+        println!("There is no repository for apt, because `cargo xtask dist all` had no key.");
+    }
+    println!("{}", within(&pages));
     Ok(())
 }
 

@@ -27,10 +27,10 @@ pub fn breaches() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the Markdown files in the root folder of the repository and in `docs`.
+/// Returns the Markdown files in the root folder of the repository, in `docs` and in `docs/tutorials`.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for folder in [process::root().to_owned(), process::root().join("docs")] {
+    for folder in ["", "docs", "docs/tutorials"].map(|folder| process::root().join(folder)) {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {

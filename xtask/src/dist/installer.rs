@@ -115,6 +115,11 @@ mod tests {
         found
     }
 
+    /// Returns whether a shell ignores programs in `PATH` that it has itself, such as `uname` and `wget`.
+    fn has_own_programs(shell: &[&str]) -> bool {
+        shell[0] == "busybox"
+    }
+
     /// Returns the only line that a failed run wrote to standard error.
     fn error(output: &Output) -> String {
         assert!(!output.status.success(), "{output:?}");
@@ -136,6 +141,9 @@ mod tests {
         ];
         for shell in shells() {
             for (machine, rust) in cases {
+                if has_own_programs(&shell) && machine != std::env::consts::ARCH {
+                    continue;
+                }
                 for (from, missing) in
                     [(&server.address, "wget"), (&server.address, "curl"), (&folder, "curl")]
                 {
@@ -163,6 +171,11 @@ mod tests {
         let good = fs::read(&file).expect("a file");
         for shell in shells() {
             let check = |from: &str, machine: &str, missing: &[&str], wanted: &str| {
+                if has_own_programs(&shell)
+                    && (machine != std::env::consts::ARCH || missing.len() > 1 || missing == ["sha256sum"])
+                {
+                    return;
+                }
                 let programs = place.programs(machine, missing);
                 let said = error(&place.run(&shell, from, &programs, &[]));
                 assert!(said.contains(wanted), "{shell:?}: {said}");

@@ -135,7 +135,7 @@ const SIZE: ByteCount = ByteCount(2 << 30);
 fn commands_in_documents_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut checked, mut wrong) = (0, Vec::new());
-    for folder in [root.clone(), root.join("docs")] {
+    for folder in [root.clone(), root.join("docs"), root.join("docs/tutorials")] {
         for entry in folder.read_dir().expect("the repository can be listed").flatten() {
             let path = entry.path();
             if path.extension().is_none_or(|extension| extension != "md") {

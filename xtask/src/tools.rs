@@ -45,7 +45,7 @@ pub const APT: &[Tool] = &[
 /// Programs needed to build and run the container of the Home Assistant add-on.
 pub const PODMAN: &[Tool] = &[
     ("podman", "podman", "the container of the add-on"),
-    ("crun", "crun", "the container of the add-on"),
+    ("runc", "runc", "the container of the add-on"),
     ("busybox", "busybox-static", "the shell in the container of the add-on"),
 ];
 

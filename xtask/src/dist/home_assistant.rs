@@ -47,7 +47,8 @@ impl Podman {
         let mut podman = Command::new("podman");
         podman.arg("--root").arg(self.0.join("storage")).arg("--runroot").arg(self.0.join("run"));
         podman.args(["--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]);
-        podman.args(["--runtime", "crun"]).args(arguments);
+        // Unlike crun, runc also runs where both versions of control groups are mounted.
+        podman.args(["--runtime", "runc"]).args(arguments);
         podman
     }
 }
@@ -73,7 +74,8 @@ pub fn test() -> Result<()> {
     let podman = Podman(scratch.path().join("podman"));
     base(&podman, &scratch.path().join("base"))?;
     let arguments = [format!("BUILD_FROM={BASE}"), format!("FONIO_FROM={}", server.address)];
-    let mut build = podman.command(&["build", "--quiet", "--network", "host", "--tag", IMAGE]);
+    let mut build =
+        podman.command(&["build", "--quiet", "--isolation", "chroot", "--network", "host", "--tag", IMAGE]);
     build.args(arguments.iter().flat_map(|argument| ["--build-arg", argument]));
     process::run(build.arg(process::root().join(ADD_ON))).context("the container cannot be built")?;
     drop(server);
@@ -100,7 +102,9 @@ pub fn test() -> Result<()> {
         let data = scratch.path().join(name);
         package::write(&data.join("options.json"), format!(r#"{{"at": "{at}", "stall": "1s"}}"#).as_bytes())?;
         let mut run = podman.command(&["run", "--detach", "--name", name, "--pid=host", "--network", "host"]);
-        run.args(["--cgroups", "disabled", "--security-opt", "apparmor=unconfined", "--env", &supervisor]);
+        run.args(["--security-opt", "apparmor=unconfined", "--env", &supervisor]);
+        // In a virtual machine or container, podman's own limits can be above those of this process.
+        run.args(["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]);
         for privilege in privileges()? {
             run.args(["--cap-add", &privilege]);
         }

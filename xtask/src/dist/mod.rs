@@ -191,7 +191,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(What::Notes) => notes::make().map(|path| println!("{}", within(&path))),
         Some(What::HomeAssistant) => home_assistant::test(),
         Some(What::Reproducible { recorder, architectures }) => {
-            let mut words = if *recorder { vec!["recorder"] } else { Vec::new() };
+            let mut words = if *recorder { vec!["recorder"] } else { vec!["all", "--no-wheel"] };
             words.extend(architectures.architectures.iter().map(String::as_str));
             reproducible::run(&words)
         }

@@ -30,6 +30,8 @@ pub fn run(arguments: &[&str]) -> Result<()> {
         println!("\nBuilding in {}: cargo xtask dist {}", clone.display(), arguments.join(" "));
         let mut cargo = Command::new("cargo");
         cargo.args(["xtask", "dist"]).args(arguments).current_dir(&clone).env("CARGO_TARGET_DIR", &target);
+        // Signatures contain the time.
+        cargo.env_remove(super::apt::KEY_VARIABLE);
         process::run(&mut cargo)?;
         all.push(files(&target.join("dist"))?);
         process::remove_folder(&target)?;

@@ -26,7 +26,7 @@ quoted() {
 # Shows a notification with the title $1 and the message of standard input. Replaces the one of the day before.
 notify() {
 	message=$(cat)
-	say "$1"
+	echo "$1"
 	echo "$message"
 	if [ -z "${SUPERVISOR_TOKEN:-}" ]; then
 		say "there is no Supervisor, so no notification was shown"
@@ -43,7 +43,7 @@ wait_until() {
 	hour=${1%:*}
 	minute=${1#*:}
 	now=$(date +%H:%M:%S)
-	seconds=$(echo "$hour $minute $now" | awk -F '[ :]' '{ left = $1 * 3600 + $2 * 60 - $3 * 3600 - $4 * 60 - $5; print left > 0 ? left : left + 86400 }')
+	seconds=$(echo "$hour $minute $now" | awk -F '[ :]' '{ left = $1 * 3600 + $2 * 60 - $3 * 3600 - $4 * 60 - $5; if (left <= 0) left += 86400; print left }')
 	sleep "$seconds" &
 	sleeping=$!
 	# A signal ends `wait`, but not `sleep`.
@@ -65,7 +65,7 @@ fi
 fonio watch run --config "$data/watch.toml" --state "$data/watch" --run /run/fonio-watch &
 watch=$!
 sleeping=
-trap 'kill "$watch" $sleeping 2>/dev/null; wait "$watch"; exit 0' TERM INT
+trap 'kill "$watch" $sleeping 2>/dev/null || true; wait "$watch" || true; exit 0' TERM INT
 say "watching; the verdict of the last 24 hours is shown at $at"
 
 while kill -0 "$watch" 2>/dev/null; do

@@ -129,7 +129,11 @@ pub fn test() -> Result<()> {
     };
     let mut broken = 0;
     let mut promise = |what: &str, holds: bool, found: &str| broken += u32::from(!shown(what, holds, found));
-    let request = wait_for(&requests);
+    let is_running = || {
+        let mut inspect = podman.command(&["inspect", "--format", "{{.State.Running}}", "fonio-test-with"]);
+        process::output(&mut inspect).is_ok_and(|text| text == "true")
+    };
+    let request = wait_for(&requests, &is_running);
     let text = request.as_ref().map_or_else(|error| format!("{error:#}"), |request| request.body.clone());
     let found = format!("{text}\n{}", log("fonio-test-with"));
     let request = request.ok();
@@ -226,13 +230,13 @@ fn receive(mut stream: TcpStream) -> Result<Request> {
     Ok(Request { line, token, body: String::from_utf8(body)? })
 }
 
-fn wait_for(requests: &mpsc::Receiver<Request>) -> Result<Request> {
+fn wait_for(requests: &mpsc::Receiver<Request>, is_running: &dyn Fn() -> bool) -> Result<Request> {
     let began = Instant::now();
     while began.elapsed() < WAIT {
         process::check_signals()?;
         match requests.recv_timeout(Duration::from_secs(1)) {
             Ok(request) => return Ok(request),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => ensure!(is_running(), "the container ended"),
             Err(error) => return Err(error.into()),
         }
     }

@@ -81,6 +81,9 @@ def with_links(text, path, page, pages, scratch, forge, problems):
         name = file.relative_to(ROOT).as_posix()
         if file in pages:
             new = above + pages[file]
+            # A page has its title in place of the name of its file.
+            if re.fullmatch(r"[\w/.-]+\.md", label):
+                label = file.read_text("utf-8").splitlines()[0].removeprefix("# ")
         elif mark:
             copy = scratch / "pictures" / name
             copy.parent.mkdir(parents=True, exist_ok=True)

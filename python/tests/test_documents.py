@@ -38,8 +38,8 @@ def test_there_is_a_tutorial_for_each_kind_of_user():
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(path, program, tmp_path, monkeypatch):
-    """Runs the blocks `sh` and `python` of a tutorial in order. The lines of a block `text` must be in the output of the
-    block before it, except `[…]`. Indented commands need root or hardware, and are not run."""
+    """Runs the blocks `sh` and `python` of a tutorial in order. The lines of a block `text` must be in the output of
+    the block before it, except `[…]`. Indented commands need root or hardware, and are not run."""
     for folder in ("crates", "docs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     (tmp_path / "bin").mkdir()

@@ -12,8 +12,9 @@ tables, the rules, and how devices send.
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
-from .answers import Report
+from .answers import Culprit, Report
 from .problems import FleetError
 
 __all__ = ["FleetError", "Report", "generate", "migrate", "pack", "report", "send", "sentence"]
@@ -37,11 +38,13 @@ def report(
     DuckDB, and `endpoint` is the address of a store that speaks S3. Raises `FleetError` with a sentence for the user.
     """
     from . import table
+    from .engines import Engine
     from .questions import answer
     from .store import Location
 
     location = Location(place, {"endpoint": endpoint} if endpoint else None)
     snapshot = table.take(location, since, until)
+    runs: Engine
     if engine == "spark":
         from .engines.spark import Spark
 
@@ -58,14 +61,14 @@ def report(
         runs.close()
 
 
-def sentence(culprit) -> str:
+def sentence(culprit: Culprit) -> str:
     """Returns a culprit as a sentence with its numbers."""
     from .text import sentence as told
 
     return told(culprit)
 
 
-def generate(place: str, **plan) -> None:
+def generate(place: str, **plan: Any) -> None:
     """Writes a generated fleet; the arguments are those of `fonio.fleet.generator.Plan`."""
     from .generator import Plan
     from .generator import generate as run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+from typing import Any
 
 from .answers import SCHEMA, Report
 from .text import sentence, unknown_sentence, verdict, wear_sentence
@@ -27,7 +28,7 @@ def to_json(report: Report) -> str:
     return json.dumps(document(report), indent=2, ensure_ascii=False)
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, datetime.date):

@@ -183,7 +183,7 @@ class _Fleet:
             "stalls": self._stalls(day, columns["disk"], stalls, stalled_ms, is_present),
         }
 
-    def _units(self, day, disk, unit_bytes, present) -> pa.Table:
+    def _units(self, day: datetime.date, disk: pa.Array, unit_bytes: np.ndarray, present: np.ndarray) -> pa.Table:
         k = len(_UNITS)
         rows = np.repeat(present, k)
         which = np.tile(np.arange(k), len(present))
@@ -194,7 +194,9 @@ class _Fleet:
         }
         return _table("units", day, columns, len(rows))
 
-    def _stalls(self, day, disk, stalls, stalled_ms, is_present) -> pa.Table:
+    def _stalls(
+        self, day: datetime.date, disk: pa.Array, stalls: np.ndarray, stalled_ms: np.ndarray, is_present: np.ndarray
+    ) -> pa.Table:
         rows = np.flatnonzero((stalls > 0) & is_present)
         random = self.random
         cause = np.where(self.is_bad[rows], 2, random.choice(3, len(rows), p=(0.5, 0.3, 0.2)))

@@ -42,7 +42,8 @@ def pack(source: Location, target: Location) -> str:
         for start in range(0, len(paths), _BATCH):
             batch = paths[start : start + _BATCH]
             batch_problems = Problems()
-            tables = read_arrived(source, batch, batch_problems, usable := [])
+            usable: list[str] = []
+            tables = read_arrived(source, batch, batch_problems, usable)
             problems.merge(batch_problems)
             if not usable:
                 continue

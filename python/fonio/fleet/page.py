@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 
 from .answers import Culprit, Report
@@ -114,7 +115,7 @@ def _forest(culprits: list[Culprit]) -> str:
     return "".join(out) + "</svg>"
 
 
-def _table(heads: list[str], rows: list[list[object]]) -> str:
+def _table(heads: list[str], rows: Sequence[Sequence[object]]) -> str:
     """Returns a table; columns whose heads begin with a space are numbers."""
     numbers = [head.startswith(" ") for head in heads]
     cell = lambda tag, value, number: f"<{tag}{' class=n' if number else ''}>{_text(value)}</{tag}>"  # noqa: E731

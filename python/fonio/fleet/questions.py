@@ -223,7 +223,8 @@ def _level_strata(rows: Iterable[dict]) -> dict[tuple[str, str, str], list[Strat
 
 def _between(rows: list[dict], possible: dict, z_bound: float) -> tuple[list[Culprit], list[Culprit]]:
     """Names levels that are worse between devices: the clearest first, and then only what is left without it."""
-    worse, better = [], []
+    worse: list[Culprit] = []
+    better: list[Culprit] = []
     for (factor, level, measure), strata in possible.items():
         found = compare(strata, z_bound)
         if found is not None and (found.is_worse or found.is_better):
@@ -286,7 +287,8 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
 
 
 def _within(possible: dict, z_bound: float, last_day: int) -> tuple[list[Culprit], list[Culprit]]:
-    worse, better = [], []
+    worse: list[Culprit] = []
+    better: list[Culprit] = []
     for ((changed, origin, target), measure), strata in possible.items():
         found = compare([stratum for _, stratum in strata], z_bound)
         if found is None or not (found.is_worse or found.is_better):
@@ -426,7 +428,8 @@ def _wear(rows: list[dict]) -> Wear | None:
     unknown = sum(row["disks"] for row in rows if row["earliest"] is None)
 
     def reached(name: str) -> tuple[datetime.date | None, dict[str, int]]:
-        seen, by_model = 0, defaultdict(int)
+        seen = 0
+        by_model: dict[str, int] = defaultdict(int)
         for row in sorted((row for row in rows if row[name] is not None), key=lambda row: (row[name], row["disk_model"])):
             by_model[row["disk_model"]] += min(row["disks"], WORN_RANK - seen)
             seen += row["disks"]

@@ -112,7 +112,7 @@ class Shifted:
         return low
 
 
-def _ties(bins, counts, other_bins, other_counts) -> int:
+def _ties(bins: np.ndarray, counts: np.ndarray, other_bins: np.ndarray, other_counts: np.ndarray) -> float:
     joined = np.concatenate((bins, other_bins))
     order = np.argsort(joined, kind="stable")
     values, sizes = joined[order], np.concatenate((counts, other_counts))[order]

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 
 from .problems import FleetError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: The number of tries of an operation on a store. The waits between them double, up to about a minute in total.
@@ -98,12 +99,12 @@ class Location:
 
         self.retried(f"write {path}", write)
 
-    def each(self, paths: list[str], action: Callable[[str], Result]) -> list[Result]:
-        """Applies an action to all paths, in parallel on an object store. Results have the order of the paths."""
+    def each(self, items: list[Item], action: Callable[[Item], Result]) -> list[Result]:
+        """Applies an action to all items, in parallel on an object store. Results have the order of the items."""
         if self.is_local:
-            return [action(path) for path in paths]
+            return [action(item) for item in items]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            return list(pool.map(action, paths))
+            return list(pool.map(action, items))
 
     def retried(self, what: str, action: Callable[[], Result]) -> Result:
         """Runs an action, and repeats it with growing random waits while the store is busy."""

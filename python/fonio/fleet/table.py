@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import intake, recordings
+from .engines import Engine
 from .problems import FleetError, Problems
 from .schema import TABLES, VERSION, VERSION_KEY
 from .store import File, Location
@@ -42,7 +44,7 @@ class Snapshot:
     #: The rows of files that are not Parquet files of the tables.
     extra: dict[str, pa.Table] = field(default_factory=dict)
 
-    def give(self, engine) -> None:
+    def give(self, engine: Engine) -> None:
         """Defines the tables `days_raw`, `units_raw` and `stalls_raw` in an engine."""
         for name in TABLES:
             engine.table(name, self.location, self.files[name], self.columns[name], self.extra.get(name))
@@ -84,11 +86,12 @@ def take(
 
 def _check(snapshot: Snapshot, tables: list[tuple[str, File]]) -> None:
     location = snapshot.location
+    half_written = intake.Refused("half-written", "the Parquet file has no valid end, so it is not complete")
 
-    def check(found: tuple[str, File]):
+    def check(found: tuple[str, File]) -> tuple[int, set[str]] | intake.Refused:
         name, file = found
 
-        def read():
+        def read() -> tuple[int, pa.Schema]:
             with location.fs.open_input_file(location.full(file.path)) as source:
                 parquet = pq.ParquetFile(source)
                 return parquet.metadata.num_rows, parquet.schema_arrow
@@ -96,28 +99,28 @@ def _check(snapshot: Snapshot, tables: list[tuple[str, File]]) -> None:
         try:
             rows, schema = location.retried(f"read {file.path}", read)
         except (pa.ArrowInvalid, FileNotFoundError):
-            return "half-written", "the Parquet file has no valid end, so it is not complete", None, None
+            return half_written
         except FleetError as error:
             # Thrift's errors of a damaged footer are plain system errors.
             if isinstance(error.__cause__, OSError) and "thrift" in str(error.__cause__).lower():
-                return "half-written", "the Parquet file has no valid end, so it is not complete", None, None
+                return half_written
             raise
         version = (schema.metadata or {}).get(VERSION_KEY)
         if version is None or not version.isdigit():
-            return "not-ours", "the Parquet file does not name a version of the schema", None, None
+            return intake.Refused("not-ours", "the Parquet file does not name a version of the schema")
         if int(version) > VERSION:
-            return "newer", f"its schema is newer than {VERSION}; update the package fonio on this machine", None, None
+            return intake.Refused("newer", f"its schema is newer than {VERSION}; update the package fonio on this machine")
         for field_ in TABLES[name]:
             index = schema.get_field_index(field_.name)
             if index >= 0 and schema.field(index).type != field_.type and not pa.types.is_null(schema.field(index).type):
-                return "wrong-type", f"the column {field_.name} has the type {schema.field(index).type}", None, None
-        return None, None, rows, set(schema.names)
+                return intake.Refused("wrong-type", f"the column {field_.name} has the type {schema.field(index).type}")
+        return rows, set(schema.names)
 
-    results = location.each(tables, check)  # type: ignore[arg-type]
-    for (name, file), (code, sentence, rows, columns) in zip(tables, results):
-        if code is not None:
-            snapshot.problems.add(code, sentence, file.path)
+    for (name, file), found in zip(tables, location.each(tables, check)):
+        if isinstance(found, intake.Refused):
+            snapshot.problems.add(found.code, found.sentence, file.path)
             continue
+        rows, columns = found
         snapshot.files[name].append(file.path)
         snapshot.columns[name] |= columns
         snapshot.rows[name] += rows
@@ -155,7 +158,7 @@ def read_arrived(
     return intake.read_all([(path, data) for path, data in found if data is not None], problems, usable)
 
 
-def _read_recordings(snapshot: Snapshot, is_wanted) -> None:
+def _read_recordings(snapshot: Snapshot, is_wanted: Callable[[str], bool]) -> None:
     rows = []
     for folder in snapshot.recordings:
         try:

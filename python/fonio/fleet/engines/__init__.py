@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Protocol
 
+import pyarrow as pa
+
+from ..store import Location
+
 _PLACE = re.compile(r"\$([a-z_]+)")
 
 
@@ -18,6 +22,9 @@ class Engine(Protocol):
 
     #: How many weeks of rows the engine adds up at a time; `None` for all. Fewer weeks need less memory.
     weeks_at_once: int | None
+
+    def table(self, name: str, location: Location, files: list[str], columns: set[str], extra: pa.Table | None) -> None:
+        """Defines `NAME_raw` from Parquet files, all of which together have `columns`, and from rows in memory."""
 
     def define_parts(self, name: str, parts: list[str]) -> None:
         """Computes a table as the rows of several queries, one after the other."""

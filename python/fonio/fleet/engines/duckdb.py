@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -12,6 +13,9 @@ from ..problems import FleetError
 from ..schema import TABLES
 from ..store import Location
 
+if TYPE_CHECKING:
+    import duckdb
+
 #: Memory of DuckDB. Larger intermediate tables go to a temporary folder.
 MEMORY = "1GB"
 
@@ -19,7 +23,7 @@ MEMORY = "1GB"
 class DuckDb:
     """Runs the SQL files in DuckDB."""
 
-    weeks_at_once = 8
+    weeks_at_once: int | None = 8
 
     def __init__(self, memory: str = MEMORY, threads: int | None = None) -> None:
         try:
@@ -28,7 +32,7 @@ class DuckDb:
             raise FleetError("reports need DuckDB: run `pip install duckdb`") from error
         self._errors = duckdb.Error
         self._folder = tempfile.TemporaryDirectory(prefix="fonio-fleet-")
-        settings = {"memory_limit": memory, "temp_directory": self._folder.name, "preserve_insertion_order": "false"}
+        settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": memory, "temp_directory": self._folder.name, "preserve_insertion_order": "false"}
         if threads:
             settings["threads"] = str(threads)
         self._connection = duckdb.connect(f"{self._folder.name}/fleet.duckdb", config=settings)
@@ -83,7 +87,7 @@ class DuckDb:
         while some := result.fetchmany(4096):
             yield from (dict(zip(names, row)) for row in some)
 
-    def _run(self, sql: str):
+    def _run(self, sql: str) -> duckdb.DuckDBPyConnection:
         try:
             return self._connection.execute(sql)
         except self._errors as error:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,15 +14,18 @@ from ..problems import FleetError
 from ..schema import TABLES
 from ..store import Location
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _TYPES = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE", pa.list_(pa.int64()): "ARRAY<BIGINT>"}
 
 
 class Spark:
     """Runs the SQL files in Spark."""
 
-    weeks_at_once = None
+    weeks_at_once: int | None = None
 
-    def __init__(self, session=None) -> None:
+    def __init__(self, session: SparkSession | None = None) -> None:
         try:
             import pyspark
             from pyspark.sql import SparkSession

@@ -78,10 +78,20 @@ pub const TEST: &[Tool] = &[
     ("shellcheck", "shellcheck", "checking install.sh"),
 ];
 
-/// Python packages of the tests: DuckDB, the other packages that fonio.fleet needs, and pytest. The tests expect certain
-/// results of these versions.
-const PYTHON_PACKAGES: [&str; 5] =
-    ["duckdb==2.0.0", "pyarrow==26.0.1", "numpy==2.4.6", "fsspec==2026.9.0", "pytest==9.2.0"];
+/// Python packages of the tests: DuckDB, the other packages that fonio.fleet needs, pytest, and moto's server that speaks
+/// S3. The tests expect certain results of these versions.
+const PYTHON_PACKAGES: [&str; 8] = [
+    "duckdb==2.0.0",
+    "pyarrow==26.0.1",
+    "numpy==2.4.6",
+    "fsspec==2026.9.0",
+    "pytest==9.2.0",
+    "moto[s3]==5.2.5",
+    "flask==3.1.3",
+    "flask-cors==6.0.5",
+];
+/// The modules of these packages.
+const PYTHON_MODULES: &str = "import duckdb, flask, flask_cors, fsspec, moto, numpy, pyarrow, pytest";
 
 /// Programs needed to run the demo as root.
 pub const DEMO: &[Tool] = &[
@@ -242,7 +252,7 @@ pub fn ensure_python_packages() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");
     let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-    if runs(Command::new(&python).args(["-c", "import duckdb, fsspec, numpy, pyarrow, pytest"])) {
+    if runs(Command::new(&python).args(["-c", PYTHON_MODULES])) {
         return Ok(());
     }
     println!("Installing DuckDB and other Python packages in {}", folder.display());

@@ -30,18 +30,25 @@ def report(
     weeks: int = 4,
     memory: str = "1GB",
     endpoint: str | None = None,
+    database: str | None = None,
 ) -> Report:
     """Returns the answers over a folder or an object store.
 
     `engine` is `duckdb` or `spark`. `since` and `until` choose days (both included), `weeks` is the length of the window at
     the end of the data for which devices are compared, `today` decides which days are in the future, `memory` limits
-    DuckDB, and `endpoint` is the address of a store that speaks S3. Raises `FleetError` with a sentence for the user.
+    DuckDB, `endpoint` is the address of a store that speaks S3, and `database` is a DuckDB database to write for dashboards. Raises `FleetError` with a sentence for the user.
     """
+    from . import database as exported
     from . import table
     from .engines import Engine
+    from .engines.duckdb import DuckDb
     from .questions import answer
     from .store import Location
 
+    if database is not None:
+        if engine != "duckdb":
+            raise FleetError("a database for dashboards needs the engine duckdb")
+        exported.check(database)
     location = Location(place, {"endpoint": endpoint} if endpoint else None)
     snapshot = table.take(location, since, until)
     runs: Engine
@@ -50,13 +57,14 @@ def report(
 
         runs = Spark()
     elif engine == "duckdb":
-        from .engines.duckdb import DuckDb
-
         runs = DuckDb(memory)
     else:
         raise FleetError(f"there is no engine {engine}; use duckdb or spark")
     try:
-        return answer(snapshot, runs, today or datetime.datetime.now(datetime.timezone.utc).date(), weeks)
+        found = answer(snapshot, runs, today or datetime.datetime.now(datetime.timezone.utc).date(), weeks)
+        if database is not None and isinstance(runs, DuckDb):
+            exported.write(database, found, runs)
+        return found
     finally:
         runs.close()
 

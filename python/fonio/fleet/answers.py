@@ -89,6 +89,19 @@ class Wear:
 
 
 @dataclass
+class Benchmarked:
+    """The disks of a model in StoreBench: the median of the last results of their devices."""
+
+    disk_model: str
+    #: The comparison key: only results with equal keys are compared.
+    comparison: str
+    quantity: str
+    devices: int
+    #: In milliseconds, and in 10⁶ bytes per second for the long write.
+    median: float
+
+
+@dataclass
 class Report:
     """All answers of a report."""
 
@@ -115,4 +128,9 @@ class Report:
     outliers: list[Outlier]
     outliers_in_all: int
     wear: Wear | None
+    #: Medians of StoreBench by disk model.
+    benchmarked: list[Benchmarked]
+    #: Devices whose results of StoreBench are far behind those of others of their kind, or fell behind.
+    behind: list[Outlier]
+    behind_in_all: int
     problems: list[str]

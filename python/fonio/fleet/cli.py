@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("place", metavar="PLACE", help=place)
     report.add_argument("--json", action="store_true", help="print JSON")
     report.add_argument("--html", metavar="FILE", help="write a page with charts to this file")
+    report.add_argument("--database", metavar="FILE", help="write the tables behind the report as a DuckDB database, for dashboards")
     report.add_argument("--check", action="store_true", help="return the exit code 1 if there is something to blame")
     report.add_argument("--since", type=_day, metavar="DAY", help="use days from this one, such as 2026-01-31")
     report.add_argument("--until", type=_day, metavar="DAY", help="use days to this one")
@@ -90,7 +91,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
     found = report(
         arguments.place, engine=arguments.engine, since=arguments.since, until=arguments.until, weeks=arguments.weeks,
-        memory=arguments.memory, endpoint=arguments.endpoint,
+        memory=arguments.memory, endpoint=arguments.endpoint, database=arguments.database,
     )
     if arguments.html:
         try:

@@ -42,6 +42,11 @@ _UNITS = ("database.service", "telemetry.service", "metrics.service", "systemd-j
 _UNIT_SHARES = np.array([0.45, 0.3, 0.1, 0.15])
 _SYSTEMS = ("24.1", "24.2", "24.3", "24.4")
 _CAUSES = ("own-syncs", "behind", "slow-request")
+#: Figures of StoreBench: their unit, and their value for a disk with a mean write time of a millisecond.
+_FIGURES = {
+    "response.rand_read.4k.mean": ("ms", 0.2), "response.rand_write.4k.mean": ("ms", 0.6), "sync.write.4k.p50": ("ms", 2.5),
+    "sustained.last": ("MB/s", 60.0),
+}
 #: Bytes of a write.
 _WRITE_BYTES = 40_960
 #: Total writes of a disk before it is worn out, as a multiple of its size, and the write amplification.
@@ -65,6 +70,8 @@ def generate(plan: Plan, location: Location) -> None:
     """Writes a generated fleet as Parquet files."""
     for day, tables in generated_days(plan):
         for name, table in tables.items():
+            if not table.num_rows:
+                continue
             size = -(-max(table.num_rows, 1) // plan.files_a_day)
             for part in range(plan.files_a_day):
                 sink = pa.BufferOutputStream()
@@ -113,6 +120,12 @@ class _Fleet:
         self.used_bytes = age_days * self.bytes_a_day
         self.slow_noise = np.zeros(n)
         self.length = length
+        # Results of StoreBench have random numbers of their own. Most devices are measured early and late.
+        self.bench_random = bench = np.random.Generator(np.random.PCG64([plan.seed, 1]))
+        self.bench_days = np.where(
+            bench.random((n, 2)) < 0.8, np.floor((np.array([0.1, 0.78]) + 0.2 * bench.random((n, 2))) * plan.days), -1
+        )
+        self.bench_spread = bench.lognormal(0, 0.1, (n, len(_FIGURES)))
 
     def _rollout(self, begin: float, lasts: float, share: float, which: np.ndarray) -> np.ndarray:
         """Returns the day on which each device is updated; a day after the end if it is not."""
@@ -181,6 +194,7 @@ class _Fleet:
             "days": _table("days", day, columns, n).take(present),
             "units": self._units(day, columns["disk"], unit_bytes, present),
             "stalls": self._stalls(day, columns["disk"], stalls, stalled_ms, is_present),
+            "results": self._results(number, day, columns, write_slower / slower),
         }
 
     def _units(self, day: datetime.date, disk: pa.Array, unit_bytes: np.ndarray, present: np.ndarray) -> pa.Table:
@@ -208,6 +222,30 @@ class _Fleet:
             "longest_ms": stalled_ms[rows] // np.maximum(stalls[rows], 1),
         }
         return _table("stalls", day, columns, len(rows))
+
+
+    def _results(self, number: int, day: datetime.date, columns: dict, write_slower: np.ndarray) -> pa.Table:
+        measured = np.flatnonzero((self.bench_days == number).any(axis=1))
+        count, k, random = len(measured), len(_FIGURES), self.bench_random
+        rows, which = np.repeat(measured, k), np.tile(np.arange(k), count)
+        names = tuple(_FIGURES)
+        factors = self.bench_spread[measured] * random.lognormal(0, 0.05, (count, k)) * (self.base_us[measured] / 1000)[:, None]
+        factors[:, 1:] *= write_slower[measured][:, None]
+        factors[:, 3] = 1 / factors[:, 3]
+        value = (factors * np.array([unit_value[1] for unit_value in _FIGURES.values()])).reshape(-1)
+        class_gb = 2 ** np.ceil(np.log2(self.size[rows] / 1.08e9)).astype(int)
+        began = int((day - datetime.date(1970, 1, 1)).days) * 86_400 + 3_600
+        shared = {
+            name: columns[name].take(rows)
+            for name in ("device", "model", "kernel", "os", "disk_kind", "disk_model", "disk_firmware", "disk_made")
+        }
+        return _table("results", day, shared | {
+            "began_s": np.full(len(rows), began), "writer": _same("fonio generated", len(rows)), "engine": _same("generated", len(rows)),
+            "comparison": pa.array([f"v1.full.directory.ext4.{size}gb" for size in class_gb], pa.string()),
+            "disk_bytes": self.size[rows], "figure": _named(which, names), "unit": _named(which, tuple(_FIGURES[name][0] for name in names)),
+            "value": pa.array(value), "least": pa.array(value * 0.98), "most": pa.array(value * 1.02),
+            "runs": pa.array(np.full(len(rows), 3, np.int32)),
+        }, len(rows))
 
 
 def _classes(total: np.ndarray, mean_us: np.ndarray) -> np.ndarray:

@@ -10,12 +10,14 @@ from collections import defaultdict
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .intake import to_table
 from .problems import FleetError, Problems
 from .schema import KEYS, TABLES, conformed
 from .store import Location
-from .table import read_arrived, take
+from .table import read_arrived, read_results, take
 
 _ARRIVED = re.compile(r"^(?:arrived/)?(\d{4}-\d{2}-\d{2}/[^/]+\.jsonl(?:\.gz)?)$")
+_RESULT = re.compile(r"^storebench/[^/]+/[^/]+\.json$")
 #: Files of devices that are read together: bounds the memory.
 _BATCH = 20_000
 
@@ -53,6 +55,19 @@ def pack(source: Location, target: Location) -> str:
             # Listed last: after an interruption, the same files are packed again, under the same name.
             source.write(f"packed/{day}-{name}.txt", ("\n".join(usable) + "\n").encode())
             count += len(usable)
+    # Results are few: one file for each day has the rows of all documents that came since the last call.
+    documents = [file.path for file in files if _RESULT.match(file.path) and file.path not in done]
+    dated: list[tuple[str, str]] = []
+    rows = read_results(source, documents, problems, dated)
+    of_day: dict[str, list[str]] = defaultdict(list)
+    for day, path in dated:
+        of_day[day].append(path)
+    for day, paths in sorted(of_day.items()):
+        name = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
+        chosen = [row for row in rows if str(row["day"]) == day]
+        target.write(f"results/{day}/{name}.parquet", _encoded("results", to_table("results", chosen)))
+        source.write(f"packed/{day}-{name}.txt", ("\n".join(paths) + "\n").encode())
+        count += len(paths)
     told = f"Packed {count:,} files of devices to {target.place}."
     return "\n".join([told, *problems.texts()])
 
@@ -72,11 +87,16 @@ def migrate(source: Location, target: Location) -> str:
     arrived: dict[str, list[str]] = defaultdict(list)
     for path in snapshot.arrived:
         arrived[path.split("/")[1]].append(path)
+    results: dict[str, list[dict]] = defaultdict(list)
+    for row in read_results(source, snapshot.documents, Problems()):
+        results[str(row["day"])].append(row)
     count = 0
-    for day in sorted({day for _, day in days} | set(arrived)):
+    for day in sorted({day for _, day in days} | set(arrived) | set(results)):
         sent = read_arrived(source, arrived[day], Problems()) if arrived[day] else {}
         for name in TABLES:
             parts = [_read(source, name, path) for path in days[name, day]] + ([sent[name]] if sent else [])
+            if name == "results" and results[day]:
+                parts.append(to_table(name, results[day]))
             rows = pa.concat_tables(parts) if parts else TABLES[name].empty_table()
             if rows.num_rows:
                 target.write(f"{name}/{day}/migrated.parquet", _encoded(name, rows))
@@ -86,8 +106,11 @@ def migrate(source: Location, target: Location) -> str:
 
 
 def _read(location: Location, name: str, path: str) -> pa.Table:
-    with location.fs.open_input_file(location.full(path)) as file:
-        return conformed(name, pq.ParquetFile(file).read())
+    try:
+        with location.patient.open_input_file(location.full(path)) as file:
+            return conformed(name, pq.ParquetFile(file).read())
+    except OSError as error:
+        raise location.explained(f"read {path}", error) from error
 
 
 def _encoded(name: str, rows: pa.Table) -> bytes:
@@ -103,6 +126,8 @@ def send(source: Location, target: Location) -> str:
     for file in source.files():
         if found := _ARRIVED.match(file.path):
             wanted[f"arrived/{found[1]}"] = file.path
+        elif _RESULT.match(file.path):
+            wanted[file.path] = file.path
     if not wanted:
         raise FleetError(f"{source.place} has no files of devices; write some with `fonio watch send --to DIR`")
     try:

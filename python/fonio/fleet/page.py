@@ -9,7 +9,10 @@ from html import escape
 from .answers import Culprit, Report
 from .questions import NAMES, describe
 from .statistics import FAMILY_ERROR, RATIO_MIN
-from .text import sentence, unknown_sentence, verdict, wear_sentence
+from .text import benchmarked, quantity, sentence, unknown_sentence, verdict, wear_sentence
+
+#: The longest label of the chart, in characters.
+LABEL_MAX = 54
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6773; --line: #d5dbe1; --back: #ffffff; --card: #f5f7f9;
@@ -26,7 +29,7 @@ p { margin: 4px 0 8px; } .soft { color: var(--soft); } .verdict { font-size: 1.2
 table { border-collapse: collapse; width: 100%; font-size: 0.92rem; }
 th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-li { margin: 4px 0; } svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
+li { margin: 4px 0; } svg { width: 100%; min-width: 720px; height: auto; display: block; } svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 svg .soft { fill: var(--soft); }
 .wide { overflow-x: auto; }
 """
@@ -51,6 +54,7 @@ def page(report: Report) -> str:
         parts.append("<h2>What do these data not show?</h2>")
         parts.append(_list([unknown_sentence(unknown) for unknown in report.unknown]))
     parts += [_sufferers(report), _causes(report), _writers(report), _outliers(report)]
+    parts += [_benchmarked(report), _behind(report)]
     parts.append(f"<h2>When are disks worn out?</h2><p>{_text(wear_sentence(report.wear))}</p>")
     if report.problems:
         parts.append(f"<h2>What was left out?</h2>{_list(report.problems)}")
@@ -85,7 +89,7 @@ def _forest(culprits: list[Culprit]) -> str:
     """Returns a chart with one interval for each culprit, on a logarithmic axis."""
     low = min(0.9, *(culprit.comparison.least for culprit in culprits)) * 0.95
     high = max(1.1, *(culprit.comparison.most for culprit in culprits)) * 1.05
-    left, width, row_height, top = 400, 560, 30, 8
+    left, width, row_height, top = 430, 530, 30, 8
     height = top + row_height * len(culprits) + 34
 
     def x(ratio: float) -> float:
@@ -104,15 +108,16 @@ def _forest(culprits: list[Culprit]) -> str:
         found = culprit.comparison
         y = top + row_height * (number + 0.5)
         colour = "--bad" if found.is_worse else "--good"
-        label = f"{describe(culprit)}: {culprit.measure}"
-        if len(label) > 58:
-            label = label[:57] + "…"
+        # The comparison key of a result of StoreBench is in the list below.
+        label = f"{describe(culprit)}: {culprit.measure.partition(' (')[0]}"
+        if len(label) > LABEL_MAX:
+            label = label[: LABEL_MAX - 1] + "…"
         out.append(
             f"<text x='{left - 12}' y='{y + 4:.1f}' text-anchor='end'>{_text(label)}</text>"
             f"<line x1='{x(found.least):.1f}' y1='{y:.1f}' x2='{x(found.most):.1f}' y2='{y:.1f}' stroke='var({colour})' stroke-width='3'/>"
             f"<circle cx='{x(found.ratio):.1f}' cy='{y:.1f}' r='5' fill='var({colour})'/>"
         )
-    return "".join(out) + "</svg>"
+    return f"<div class='wide'>{''.join(out)}</svg></div>"
 
 
 def _table(heads: list[str], rows: Sequence[Sequence[object]]) -> str:
@@ -157,6 +162,26 @@ def _writers(report: Report) -> str:
         for row in report.writers[:12]
     ]
     return "<h2>Which units write most?</h2>" + _table(["unit", " devices", " MB a device and day", " share of all bytes"], rows)
+
+
+def _benchmarked(report: Report) -> str:
+    if not report.benchmarked:
+        return ""
+    rows = [
+        [model, comparison, f"{max(row.devices for row in medians):,}", "; ".join(map(quantity, medians))]
+        for (model, comparison), medians in list(benchmarked(report).items())[:24]
+    ]
+    heads = ["disk model", "comparison key", " devices", "medians"]
+    return "<h2>How fast are the disks in StoreBench?</h2>" + _table(heads, rows)
+
+
+def _behind(report: Report) -> str:
+    if not report.behind:
+        return ""
+    rows = [[row.device, row.model, row.disk_model, row.measure, f"{row.times_median:.1f}", row.why] for row in report.behind]
+    shown = f"The first {len(rows)} of {report.behind_in_all:,}." if report.behind_in_all > len(rows) else ""
+    heads = ["device", "model", "disk model", "measure", " times the median", "why"]
+    return "<h2>Which devices are behind the others of their kind in StoreBench?</h2>" + _table(heads, rows) + f"<p class='soft'>{shown}</p>"
 
 
 def _outliers(report: Report) -> str:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
 
-from .answers import Culprit, Outlier, Report, Sufferers, Unknown, Wear
+from .answers import Benchmarked, Culprit, Outlier, Report, Sufferers, Unknown, Wear
 from .engines import Engine, query, text
 from .problems import FleetError, Problems
 from .statistics import BINS_PER_OCTAVE, DEVICES_MIN, RATIO_MIN, Shifted, Stratum, compare, critical_z, find_step, ratio, share_interval
@@ -56,6 +56,8 @@ NAMES = {
 #: The groups whose devices that stall are counted.
 _GROUPS = ("model", "disk_model", "firmware", "kernel", "os")
 UNKNOWN = "?"
+#: The counts of at most this number of values of devices are in memory at once.
+VALUES_AT_ONCE = 100_000
 #: The number of worn disks whose date the report gives.
 WORN_RANK = 100
 
@@ -79,6 +81,8 @@ _REASONS = {
     "more-slow-than-all": "more slow requests than requests",
     "slower-than-an-hour": "the mean response time is above an hour",
     "impossible-wear": "the life time register has a value that does not exist",
+    "impossible-figure": "the value of a figure does not exist",
+    "duplicate": "the same result and figure was sent before",
 }
 
 
@@ -100,31 +104,46 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     size = engine.rows(query("fleet", **window))[0]
     if copies := used["row_count"] - size["device_days"]:
         problems.add("duplicate", "the same device, day and disk was sent before", "", copies, "rows")
+    engine.define("checked_results", query("checked_results", today=(today - EPOCH).days, first_valid=FIRST_VALID), keep=True)
+    for row in engine.rows(query("refused_results")):
+        reason = row["refused"]
+        problems.add(f"result-{reason}", _REASONS[reason], f"device {row['example']}", row["row_count"], "result figures")
+    engine.define("result_values", query("result_values"), keep=True)
+    engine.define("result_changes", query("result_changes"), keep=True)
     units = [row["unit"] for row in engine.rows(query("top_units", **window)) if row["devices"] >= DEVICES_MIN][:12]
     quoted = ", ".join(map(text, units)) or "''"
     engine.define_parts("unit_weeks", [query("unit_weeks", units=quoted, **window, **part) for part in parts])
 
-    levels = list(map(_named, engine.rows(query("levels")) + engine.rows(query("unit_levels", **window))))
+    engine.define("unit_values", query("unit_values", **window), keep=True)
     within, updates_unknown = _change_strata(chain(engine.each(query("changes")), engine.each(query("unit_changes"))))
-    between = {
-        (factor, level, measure): strata
-        for (factor, level, measure), strata in _level_strata(levels).items()
-        if _is_possible(strata)
-    }
-    comparisons = len(between) + len(within)
+    engine.define("measured", query("measured"), keep=False)
+    # The counts of few measures are in memory at a time. Their number decides the bound of each, so they are read twice.
+    parts_of_measures = _parts(engine.rows(query("measures")))
+    levels = _Levels(engine)
+    comparisons = len(within) + sum(len(_possible(levels.of(part))) for part in parts_of_measures)
     z_bound = critical_z(comparisons)
     worse, better = _within(within, z_bound, last_day)
     told = {(factor, level, culprit.measure) for culprit in worse + better for factor, level in zip(culprit.factors, culprit.levels)}
-    more_worse, more_better = _between(levels, {key: strata for key, strata in between.items() if key not in told}, z_bound)
-    culprits = worse + more_worse
-    present = [row for row in levels if row["measure"] == "stalled time"]
-    for culprit in culprits + more_better + better:
+    more_worse: list[Culprit] = []
+    more_better: list[Culprit] = []
+    for part in parts_of_measures:
+        rows = levels.of(part)
+        found = _between(rows, {key: strata for key, strata in _possible(rows).items() if key not in told}, z_bound)
+        more_worse += found[0]
+        more_better += found[1]
+    culprits = worse + sorted(more_worse, key=_order)
+    better += sorted(more_better, key=_order)
+    present = list(map(_named, engine.rows(query("suffers"))))
+    for culprit in culprits + better:
         pairs = list(zip(culprit.factors, culprit.levels))
         culprit.devices_now = sum(row["devices"] for row in present if all(row[factor] == level for factor, level in pairs))
     for culprit in culprits:
-        if culprit.from_levels is None:
+        # Results of StoreBench are too rare for weekly values.
+        if culprit.from_levels is None and not culprit.measure.startswith("StoreBench "):
             _since(engine, culprit, last_day)
-    outliers = engine.rows(query("outliers"))
+    outliers = engine.rows(query("outliers", table="device_values"))
+    behind = engine.rows(query("outliers", table="result_values")) + engine.rows(query("outliers", table="result_changes"))
+    behind.sort(key=lambda row: (row["median"] - row["bin"], row["device"], row["measure"]))
     return Report(
         place=snapshot.location.place,
         engine=engine.name,
@@ -141,14 +160,17 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
         comparisons=comparisons,
         z_bound=z_bound,
         culprits=culprits,
-        better=better + more_better,
-        unknown=_unknown_levels(levels) + updates_unknown,
-        sufferers=_sufferers(engine.rows(query("suffers"))),
+        better=better,
+        unknown=_unknown_levels(present) + updates_unknown,
+        sufferers=_sufferers(present),
         stall_causes=engine.rows(query("stall_causes", **window)),
         writers=engine.rows(query("writers", units=quoted, **window)),
         outliers=_outliers(engine, outliers, culprits, window),
         outliers_in_all=len({row["device"] for row in outliers}),
         wear=_wear(engine.rows(query("wear"))),
+        benchmarked=[Benchmarked(**row) for row in engine.rows(query("benched"))],
+        behind=_behind(behind, culprits),
+        behind_in_all=len({row["device"] for row in behind}),
         problems=problems.texts(),
     )
 
@@ -193,6 +215,44 @@ def _refused(engine: Engine, problems: Problems) -> dict:
     return {"first_day": min(used), "last_day": last_day, "row_count": sum(used.values())}
 
 
+def _parts(measures: list[dict]) -> list[list[str]]:
+    """Returns measures in groups that have at most `VALUES_AT_ONCE` values, or one measure."""
+    parts: list[list[str]] = []
+    size = 0
+    for row in measures:
+        if not parts or size + row["value_count"] > VALUES_AT_ONCE:
+            parts.append([])
+            size = 0
+        parts[-1].append(row["measure"])
+        size += row["value_count"]
+    return parts
+
+
+class _Levels:
+    """The counts of devices in bins of measures, by all attributes. The last ones are kept."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._last: tuple[list[str], list[dict]] = ([], [])
+
+    def of(self, measures: list[str]) -> list[dict]:
+        if self._last[0] != measures:
+            self._last = ([], [])
+            rows = self._engine.each(query("levels", measures=", ".join(map(text, measures))))
+            self._last = (measures, list(map(_named, rows)))
+        return self._last[1]
+
+
+def _possible(rows: list[dict]) -> dict[tuple[str, str, str], list[Stratum]]:
+    """Returns the strata of the comparisons between devices that have enough devices."""
+    return {key: strata for key, strata in _level_strata(rows).items() if _is_possible(strata)}
+
+
+def _order(culprit: Culprit) -> tuple:
+    """Sorts culprits: the clearest first."""
+    return (-abs(culprit.comparison.z), culprit.key)
+
+
 def _is_possible(strata: list[Stratum]) -> bool:
     used = [stratum for stratum in strata if stratum.group and stratum.others]
     return (
@@ -211,12 +271,12 @@ def _level_strata(rows: Iterable[dict]) -> dict[tuple[str, str, str], list[Strat
                 counted[stratum][row[factor]][row["bin"]] += row["devices"]
     found: dict[tuple[str, str, str], list[Stratum]] = defaultdict(list)
     for (factor, measure, *_), by_level in counted.items():
+        total: dict[int, int] = defaultdict(int)
+        for bins in by_level.values():
+            for bin, devices in bins.items():
+                total[bin] += devices
         for level, group in by_level.items():
-            others: dict[int, int] = defaultdict(int)
-            for other, bins in by_level.items():
-                if other != level:
-                    for bin, devices in bins.items():
-                        others[bin] += devices
+            others = {bin: devices - group.get(bin, 0) for bin, devices in total.items() if devices > group.get(bin, 0)}
             found[factor, level, measure].append(Stratum(group, others))
     return found
 
@@ -229,7 +289,7 @@ def _between(rows: list[dict], possible: dict, z_bound: float) -> tuple[list[Cul
         found = compare(strata, z_bound)
         if found is not None and (found.is_worse or found.is_better):
             (worse if found.is_worse else better).append(Culprit([factor], [level], None, measure, found))
-    worse.sort(key=lambda culprit: (-culprit.comparison.z, culprit.key))
+    worse.sort(key=_order)
     named: list[Culprit] = []
     while worse:
         first = worse.pop(0)
@@ -258,15 +318,15 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
     """Returns the strata of each update, by changed attributes and measure, and the updates without a control."""
     controls: dict = defaultdict(lambda: defaultdict(int))
     updated: dict = defaultdict(lambda: defaultdict(int))
+    known: dict[tuple[str, str], tuple | None] = {}
     for row in rows:
-        origin, target = dict(zip(_KEY, row["from_key"].split("|"))), dict(zip(_KEY, row["to_key"].split("|")))
-        kind = row["from_key"]
-        changed = tuple(name for name in _KEY if origin[name] != target[name])
-        if not changed:
+        kind, target = row["from_key"], row["to_key"]
+        if kind == target:
             controls[row["week"], kind, row["measure"]][row["bin"]] += row["devices"]
-        elif set(changed) <= set(_UPDATED) and UNKNOWN not in {origin[name] for name in changed} | {target[name] for name in changed}:
-            factors = tuple(_UPDATED[name] for name in changed)
-            update = (factors, *(tuple(_named(versions)[name] for name in factors) for versions in (origin, target)))
+            continue
+        if (kind, target) not in known:
+            known[kind, target] = _update(kind, target)
+        if (update := known[kind, target]) is not None:
             updated[update, row["measure"], row["week"], kind][row["bin"]] += row["devices"]
     found: dict = defaultdict(list)
     for (update, measure, week, kind), group in updated.items():
@@ -286,6 +346,16 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
     return possible, unknown
 
 
+def _update(from_key: str, to_key: str) -> tuple | None:
+    """Returns the factors that an update changed, with their old and new values; `None` if it can have no culprit."""
+    origin, target = (dict(zip(_KEY, key.split("|"))) for key in (from_key, to_key))
+    changed = [name for name in _KEY if origin[name] != target[name]]
+    if not set(changed) <= set(_UPDATED) or UNKNOWN in {versions[name] for name in changed for versions in (origin, target)}:
+        return None
+    factors = tuple(_UPDATED[name] for name in changed)
+    return (factors, *(tuple(_named(versions)[name] for name in factors) for versions in (origin, target)))
+
+
 def _within(possible: dict, z_bound: float, last_day: int) -> tuple[list[Culprit], list[Culprit]]:
     worse: list[Culprit] = []
     better: list[Culprit] = []
@@ -303,13 +373,12 @@ def _within(possible: dict, z_bound: float, last_day: int) -> tuple[list[Culprit
         days = (_monday(weeks[0][0], last_day), _monday(weeks[-1][0], last_day) + datetime.timedelta(days=6))
         culprit = Culprit(list(changed), list(target), list(origin), measure, found, _monday(middle, last_day), days)
         (worse if found.is_worse else better).append(culprit)
-    order = lambda culprit: (-abs(culprit.comparison.z), culprit.key)  # noqa: E731
-    return sorted(worse, key=order), sorted(better, key=order)
+    return sorted(worse, key=_order), sorted(better, key=_order)
 
 
 def _unknown_levels(rows: list[dict]) -> list[Unknown]:
-    """Returns levels that no other device of the same kind can be compared with, although their devices are slower."""
-    strata = _level_strata(row for row in rows if row["measure"] == "stalled time")
+    """Returns levels that no other device of the same kind can be compared with."""
+    strata = _level_strata({**row, "measure": "any", "bin": 0} for row in rows)
     found = []
     for (factor, level, _), parts in sorted(strata.items()):
         devices = sum(sum(stratum.group.values()) for stratum in parts)
@@ -324,14 +393,16 @@ def _unknown_levels(rows: list[dict]) -> list[Unknown]:
 def _since(engine: Engine, culprit: Culprit, last_day: int) -> None:
     """Finds since when a level is worse: a step in its weekly distance from devices of the same kind."""
     factor, level = culprit.factors[0], culprit.levels[0]
+    equal = [column for name in _BETWEEN[factor] for column in _COLUMNS.get(name, (name,))]
+    chosen = {"factor": _expression(factor), "level": text(level), "equal": ", ".join(equal)}
     unit = culprit.measure.removeprefix("bytes written by ")
     if unit != culprit.measure:
-        rows = engine.rows(query("unit_since", factor=_expression(factor), level=text(level), unit=text(unit)))
+        rows = engine.each(query("unit_since", **chosen, unit=text(unit)))
     else:
-        rows = engine.rows(query("since", factor=_expression(factor), level=text(level), measure=text(culprit.measure)))
+        rows = engine.each(query("since", **chosen, measure=text(culprit.measure)))
     counted: dict = defaultdict(lambda: ({}, {}))
-    for row in map(_named, rows):
-        key = (row["week"], *(row[name] for name in _BETWEEN[factor]))
+    for row in rows:
+        key = (row["week"], *(row[column] for column in equal))
         bins = counted[key][0 if row["is_level"] else 1]
         bins[row["bin"]] = bins.get(row["bin"], 0) + row["devices"]
     weekly: dict[int, list[Stratum]] = defaultdict(list)
@@ -391,6 +462,19 @@ def _outliers(engine: Engine, rows: list[dict], culprits: list[Culprit], window:
         times = ratio(row["bin"] - row["median"])
         found.append(Outlier(row["device"], row["measure"], row["model"], row["disk_model"], times, why))
     return found
+
+
+def _behind(rows: list[dict], culprits: list[Culprit]) -> list[Outlier]:
+    first: dict[str, dict] = {}
+    for row in rows:
+        first.setdefault(row["device"], _named(row))
+    return [
+        Outlier(
+            row["device"], row["measure"], row["model"], row["disk_model"], ratio(row["bin"] - row["median"]),
+            _why(row, culprits, None, None),
+        )
+        for row in list(first.values())[:20]
+    ]
 
 
 def _why(row: dict, culprits: list[Culprit], cause: dict | None, writer: dict | None) -> str:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from .intake import Refused
 from .schema import CLASSES, SLOW_CLASS
-from .store import Location
+from .store import Location, is_damaged
 
 #: The version of the schema of recordings that this package reads.
 VERSION = 1
@@ -61,7 +61,7 @@ def rows(location: Location, folder: str) -> list[dict]:
 
 def _sums(location: Location, path: str) -> dict[str, dict]:
     try:
-        with location.fs.open_input_file(location.full(path)) as file:
+        with location.patient.open_input_file(location.full(path)) as file:
             parquet = pq.ParquetFile(file)
             wanted = [name for name in _COLUMNS if name in parquet.schema_arrow.names]
             missing = set(_COLUMNS) - set(wanted) - {"issued_ns", "queued_ns"}
@@ -71,8 +71,12 @@ def _sums(location: Location, path: str) -> dict[str, dict]:
             for batch in parquet.iter_batches(columns=wanted, batch_size=1 << 16):
                 _add(sums, pa.Table.from_batches([batch]))
             return sums
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, FileNotFoundError) as error:
         raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
+    except OSError as error:
+        if is_damaged(error):
+            raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
+        raise location.explained(f"read {path}", error) from error
 
 
 def _add(sums: dict[str, dict], table: pa.Table) -> None:

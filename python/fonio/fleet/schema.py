@@ -1,6 +1,6 @@
 """The tables of a fleet: their columns, their types, and the versions of their schema.
 
-A fleet is a folder with three tables. Each row belongs to one device and one day (UTC).
+A fleet is a folder with four tables. Each row belongs to one device and one day (UTC).
 
 The rules of versions: a column can be added without a new version, and a file without this column has unknown values
 (null) in it. A new version is needed if a column changes its meaning, type or name; then `conformed` turns the columns of the
@@ -81,13 +81,36 @@ STALLS = _table(
     ("longest_ms", pa.int64()),
 )
 
-TABLES: dict[str, pa.Schema] = {"days": DAYS, "units": UNITS, "stalls": STALLS}
+#: One row for each result of StoreBench and figure.
+RESULTS = _table(
+    ("began_s", pa.int64()),
+    ("writer", pa.string()),
+    ("engine", pa.string()),
+    ("comparison", pa.string()),
+    ("model", pa.string()),
+    ("kernel", pa.string()),
+    ("os", pa.string()),
+    ("disk_kind", pa.string()),
+    ("disk_model", pa.string()),
+    ("disk_firmware", pa.string()),
+    ("disk_made", pa.string()),
+    ("disk_bytes", pa.int64()),
+    ("figure", pa.string()),
+    ("unit", pa.string()),
+    ("value", pa.float64()),
+    ("least", pa.float64()),
+    ("most", pa.float64()),
+    ("runs", pa.int32()),
+)
+
+TABLES: dict[str, pa.Schema] = {"days": DAYS, "units": UNITS, "stalls": STALLS, "results": RESULTS}
 
 #: The columns that identify a row: later rows with the same values are duplicates.
 KEYS: dict[str, tuple[str, ...]] = {
     "days": ("device", "day", "disk"),
     "units": ("device", "day", "disk", "unit"),
     "stalls": ("device", "day", "disk", "unit", "cause", "culprit"),
+    "results": ("device", "day", "began_s", "figure"),
 }
 
 

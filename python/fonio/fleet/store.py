@@ -53,8 +53,10 @@ class Location:
         if self.is_local:
             self.root = os.path.abspath(self.place)
             self.fs: pafs.FileSystem = pafs.LocalFileSystem()
+            #: Repeats requests itself: for long reads, which `retried` cannot repeat as a whole.
+            self.patient: pafs.FileSystem = self.fs
         else:
-            self.fs, self.root = _open(self.place, options or {})
+            self.fs, self.patient, self.root = _open(self.place, options or {})
         self.root = self.root.rstrip("/")
 
     def full(self, path: str) -> str:
@@ -89,10 +91,13 @@ class Location:
 
         def write() -> None:
             full = self.full(path)
-            self.fs.create_dir(os.path.dirname(full), recursive=True)
+            # S3 has no folders; to create some costs several requests, and leaves empty objects.
+            if not isinstance(self.fs, pafs.S3FileSystem):
+                self.fs.create_dir(os.path.dirname(full), recursive=True)
             # An object appears when its upload is complete. A file appears when it gets its name.
             target = f"{os.path.dirname(full)}/.{os.path.basename(full)}.part" if self.is_local else full
-            with self.fs.open_output_stream(target) as out:
+            # Without this, Arrow would compress files whose names end with .gz.
+            with self.fs.open_output_stream(target, compression=None) as out:
                 out.write(data)
             if target != full:
                 self.fs.move(target, full)
@@ -115,42 +120,75 @@ class Location:
             except FileNotFoundError:
                 raise
             except (OSError, RuntimeError) as error:
-                told = str(error).lower()
-                if any(word in told for word in _EXPIRED):
-                    raise FleetError(
-                        f"cannot {what} in {self.place}: the credential has expired; renew it (AWS_ACCESS_KEY_ID, "
-                        "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and run the command again"
-                    ) from error
-                if any(word in told for word in _REFUSED):
-                    raise FleetError(
-                        f"cannot {what} in {self.place}: the store refuses the credential; check AWS_ACCESS_KEY_ID, "
-                        "AWS_SECRET_ACCESS_KEY and the permissions of the bucket"
-                    ) from error
-                if self.is_local or not any(word in told for word in _BUSY):
-                    raise FleetError(f"cannot {what} in {self.place}: {_first_line(error)}") from error
-                if attempt == TRIES:
-                    raise FleetError(
-                        f"cannot {what} in {self.place}: the store is busy or cannot be reached after {TRIES} tries "
-                        f"({_first_line(error)}); try again later"
-                    ) from error
+                told = self._reason(error)
+                is_busy = not self.is_local and _says(told, _BUSY) and not _says(told, _EXPIRED + _REFUSED)
+                if not is_busy or attempt == TRIES:
+                    raise self.explained(what, error, told) from error
             self._sleep(wait * random.uniform(0.5, 1.5))
             wait *= 2
         raise AssertionError("the last try returns or raises")
 
+    def explained(self, what: str, error: Exception, told: str | None = None) -> FleetError:
+        """Returns an error of the store as a sentence for the user."""
+        told = told or self._reason(error)
+        if _says(told, _EXPIRED):
+            return FleetError(
+                f"cannot {what} in {self.place}: the credential has expired; renew it (AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and run the command again"
+            )
+        if _says(told, _REFUSED):
+            return FleetError(
+                f"cannot {what} in {self.place}: the store refuses the credential; check AWS_ACCESS_KEY_ID, "
+                "AWS_SECRET_ACCESS_KEY and the permissions of the bucket"
+            )
+        if not self.is_local and _says(told, _BUSY):
+            return FleetError(
+                f"cannot {what} in {self.place}: the store is busy or cannot be reached after {TRIES} tries "
+                f"({_first_line(error)}); try again later"
+            )
+        return FleetError(f"cannot {what} in {self.place}: {_first_line(error)}")
 
-def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, str]:
+    def _reason(self, error: Exception) -> str:
+        """Returns the text of an error in small letters. The store is asked again if the error has no reason."""
+        told = str(error).lower()
+        # The response to some requests has no body, and so no reason, and Arrow loses a body that is longer than the part of a
+        # file that it wanted. The response to a listing has a reason.
+        is_unknown = ("aws error unknown" in told and "http status 40" in told) or "failed to flush response" in told
+        if is_unknown and not _says(told, _EXPIRED):
+            try:
+                self.fs.get_file_info(pafs.FileSelector(self.root, recursive=False, allow_not_found=True))
+            except (OSError, RuntimeError) as again:
+                return f"{told} {again}".lower()
+        return told
+
+
+def is_damaged(error: BaseException | None) -> bool:
+    """Returns whether an error is one of a damaged Parquet file: those of Thrift and of compression are plain system errors."""
+    return isinstance(error, OSError) and any(word in str(error).lower() for word in ("thrift", "parquet", "corrupt", "decompress"))
+
+
+def _says(told: str, words: tuple[str, ...]) -> bool:
+    return any(word in told for word in words)
+
+
+def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, pafs.FileSystem, str]:
+    """Returns the file system of a place, the same one that repeats requests itself, and the path."""
     scheme, path = place.split("://", 1)
     if scheme in ("s3", "s3a"):
         endpoint = options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         settings: dict[str, object] = {
             "region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
-            # The waits between tries are ours, so that they are the same for all stores.
-            "retry_strategy": pafs.AwsStandardS3RetryStrategy(max_attempts=1),
         }
         if endpoint:
             protocol, _, address = endpoint.partition("://")
             settings |= {"endpoint_override": address, "scheme": protocol}
-        return pafs.S3FileSystem(**settings), path
+        # A small file is written with one request.
+        settings["allow_delayed_open"] = True
+        # The waits between tries are ours where possible, so that they are the same for all stores.
+        once, patient = (
+            pafs.S3FileSystem(**settings, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=tries)) for tries in (1, TRIES)
+        )
+        return once, patient, path
     try:
         import fsspec
 
@@ -159,7 +197,8 @@ def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, str]:
         raise FleetError(f"{place} needs a Python package: {error}") from error
     except ValueError as error:
         raise FleetError(f"{place} is not a location: {error}; use a folder or s3://BUCKET/FOLDER") from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+    found = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+    return found, found, path
 
 
 def _first_line(error: Exception) -> str:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import intake, recordings
+from . import intake, recordings, storebench
 from .engines import Engine
 from .problems import FleetError, Problems
 from .schema import TABLES, VERSION, VERSION_KEY
-from .store import File, Location
+from .store import File, Location, is_damaged
 
-_TABLE_FILE = re.compile(r"^(days|units|stalls)/(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$")
+_TABLE_FILE = re.compile(r"^(days|units|stalls|results)/(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$")
 _ARRIVED_FILE = re.compile(r"^arrived/(\d{4}-\d{2}-\d{2})/[^/]+\.jsonl(\.gz)?$")
+_RESULT_FILE = re.compile(r"^storebench/([^/]+)/[^/]+\.json$")
 _META_FILE = re.compile(r"^(?:.+/)?([^/]+)/meta\.json$")
 
 #: The most files of devices that one report reads; with more, `pack` has to make Parquet files of them.
@@ -40,12 +41,14 @@ class Snapshot:
     file_bytes: int = 0
     arrived: list[str] = field(default_factory=list)
     recordings: list[str] = field(default_factory=list)
+    #: Documents of StoreBench.
+    documents: list[str] = field(default_factory=list)
     problems: Problems = field(default_factory=Problems)
     #: The rows of files that are not Parquet files of the tables.
     extra: dict[str, pa.Table] = field(default_factory=dict)
 
     def give(self, engine: Engine) -> None:
-        """Defines the tables `days_raw`, `units_raw` and `stalls_raw` in an engine."""
+        """Defines the tables `days_raw`, `units_raw`, `stalls_raw` and `results_raw` in an engine."""
         for name in TABLES:
             engine.table(name, self.location, self.files[name], self.columns[name], self.extra.get(name))
 
@@ -70,11 +73,17 @@ def take(
         elif found := _ARRIVED_FILE.match(file.path):
             if is_wanted(found[1]) and file.path not in packed:
                 snapshot.arrived.append(file.path)
+        elif _RESULT_FILE.match(file.path):
+            if file.path not in packed:
+                snapshot.documents.append(file.path)
         elif with_recordings and _META_FILE.match(file.path):
             snapshot.recordings.append(file.path.rsplit("/", 1)[0])
     _check(snapshot, tables)
     _read_arrived(snapshot)
     _read_recordings(snapshot, is_wanted)
+    _add(snapshot, "results", [
+        row for row in read_results(location, snapshot.documents, snapshot.problems) if is_wanted(str(row["day"]))
+    ])
     if not snapshot.rows["days"] and not (snapshot.extra and snapshot.extra["days"].num_rows):
         told = "; ".join(snapshot.problems.texts())
         raise FleetError(
@@ -101,8 +110,7 @@ def _check(snapshot: Snapshot, tables: list[tuple[str, File]]) -> None:
         except (pa.ArrowInvalid, FileNotFoundError):
             return half_written
         except FleetError as error:
-            # Thrift's errors of a damaged footer are plain system errors.
-            if isinstance(error.__cause__, OSError) and "thrift" in str(error.__cause__).lower():
+            if is_damaged(error.__cause__):
                 return half_written
             raise
         version = (schema.metadata or {}).get(VERSION_KEY)
@@ -143,19 +151,25 @@ def read_arrived(
 ) -> dict[str, pa.Table]:
     """Reads files of devices as tables; counts the unusable ones in `problems`, and lists the others in `usable`."""
 
+    found = list(zip(paths, location.each(paths, _reader(location, intake.BYTES_MAX))))
+    for path, data in found:
+        if data is None:
+            problems.add("too-large", f"it has more than {intake.BYTES_MAX >> 20} MiB", path)
+    return intake.read_all([(path, data) for path, data in found if data is not None], problems, usable)
+
+
+def _reader(location: Location, limit: int) -> Callable[[str], bytes | None]:
+    """Returns a function that reads a file: `None` if the file is too large, and nothing if it has gone."""
+
     def read(path: str) -> bytes | None:
         try:
-            return location.read(path, intake.BYTES_MAX)
+            return location.read(path, limit)
         except ValueError:
             return None
         except FileNotFoundError:
             return b""
 
-    found = list(zip(paths, location.each(paths, read)))
-    for path, data in found:
-        if data is None:
-            problems.add("too-large", f"it has more than {intake.BYTES_MAX >> 20} MiB", path)
-    return intake.read_all([(path, data) for path, data in found if data is not None], problems, usable)
+    return read
 
 
 def _read_recordings(snapshot: Snapshot, is_wanted: Callable[[str], bool]) -> None:
@@ -167,7 +181,32 @@ def _read_recordings(snapshot: Snapshot, is_wanted: Callable[[str], bool]) -> No
             snapshot.problems.add(refused.code, refused.sentence, folder, unit="recordings")
             continue
         rows += [row for row in found if is_wanted(str(row["day"]))]
+    _add(snapshot, "days", rows)
+
+
+def _add(snapshot: Snapshot, name: str, rows: list[dict]) -> None:
     if rows:
-        more = intake.to_table("days", rows)
-        known = snapshot.extra.get("days")
-        snapshot.extra["days"] = more if known is None else pa.concat_tables([known, more])
+        more = intake.to_table(name, rows)
+        known = snapshot.extra.get(name)
+        snapshot.extra[name] = more if known is None else pa.concat_tables([known, more])
+
+
+def read_results(
+    location: Location, paths: list[str], problems: Problems, usable: list[tuple[str, str]] | None = None
+) -> list[dict]:
+    """Returns the rows of documents of StoreBench; counts the unusable ones, and lists the others with their days."""
+    rows: list[dict] = []
+    for path, data in zip(paths, location.each(paths, _reader(location, storebench.BYTES_MAX))):
+        try:
+            if data is None:
+                raise intake.Refused("too-large-result", f"it has more than {storebench.BYTES_MAX >> 20} MiB")
+            found = storebench.rows(data, path.split("/")[-2])
+            # Checked for each document, so that one wrong value does not cost the other documents.
+            intake.to_table("results", found)
+        except intake.Refused as refused:
+            problems.add(refused.code, refused.sentence, path, unit="results")
+            continue
+        if usable is not None and found:
+            usable.append((str(found[0]["day"]), path))
+        rows += found
+    return rows

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from .answers import Culprit, Report, Unknown, Wear
+from .answers import Benchmarked, Culprit, Report, Unknown, Wear
 from .questions import NAMES, describe
 from .statistics import FAMILY_ERROR, RATIO_MIN
+
+#: The quantities of StoreBench, with their units.
+_QUANTITIES = {
+    "random read time": "random read of 4 KiB {:.3g} ms",
+    "random write time": "random write of 4 KiB {:.3g} ms",
+    "synchronous write time": "write of 4 KiB and fdatasync {:.3g} ms",
+    "long write time": "long write {:.3g} MB/s at its end",
+}
+
+
+def benchmarked(report: Report) -> dict[tuple[str, str], list[Benchmarked]]:
+    """Returns the medians of StoreBench by disk model and comparison key."""
+    found: dict[tuple[str, str], list[Benchmarked]] = {}
+    for row in report.benchmarked:
+        found.setdefault((row.disk_model, row.comparison), []).append(row)
+    return found
+
+
+def quantity(row: Benchmarked) -> str:
+    """Returns a median of StoreBench with its unit."""
+    return _QUANTITIES[row.quantity].format(row.median)
 
 
 def sentence(culprit: Culprit) -> str:
@@ -103,6 +124,14 @@ def lines(report: Report) -> list[str]:
     _section(out, f"Outliers ({report.outliers_in_all:,} devices)", [
         f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
         for row in report.outliers[:10]
+    ])
+    _section(out, "Results of StoreBench (medians of devices)", [
+        f"{model} ({comparison}), {max(row.devices for row in rows):,} devices: {', '.join(map(quantity, rows))}"
+        for (model, comparison), rows in list(benchmarked(report).items())[:12]
+    ])
+    _section(out, f"Behind others of their kind in StoreBench ({report.behind_in_all:,} devices)", [
+        f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
+        for row in report.behind[:10]
     ])
     _section(out, "Wear", [wear_sentence(report.wear)])
     _section(out, "Left out", report.problems)

@@ -22,7 +22,7 @@ def test_a_text_is_itself_in_sql(value):
 def test_every_query_has_all_its_values():
     from importlib import resources
 
-    values = dict.fromkeys(("today", "first_valid", "last_day", "weeks", "units", "devices", "factor", "level", "measure", "unit", "from_week", "to_week"), "1")
+    values = dict.fromkeys(("today", "first_valid", "last_day", "weeks", "units", "devices", "factor", "level", "measure", "unit", "from_week", "to_week", "equal", "measures", "table"), "1")
     names = [file.name for file in resources.files("fonio.fleet").joinpath("sql").iterdir() if file.name.endswith(".sql")]
     assert len(names) >= 18
     for name in names:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, TODAY
+from test_storebench import document as storebench_document
 
 import fonio.fleet
 from fonio.fleet import document
@@ -73,18 +74,27 @@ def missing() -> str | None:
     return None
 
 
-def test_spark_with_three_executors_gives_the_answers_of_duckdb(endpoint):
-    if why := missing():
-        pytest.skip(why)
+def spark_home(folder: Path) -> Path:
+    """Makes a home of Spark with the files of PySpark: its workers write logs into their home."""
     import pyspark
 
+    folder.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        (folder / path.name).symlink_to(path)
+    return folder
+
+
+def test_spark_with_three_executors_gives_the_answers_of_duckdb(endpoint, tmp_path):
+    if why := missing():
+        pytest.skip(why)
     place = "s3://bucket/fleet"
     location = Location(place, {"endpoint": endpoint})
     generate(Plan(devices=600, days=14, seed=2), location)
     location.write("arrived/2025-01-11/first.jsonl", ADDED.replace("added", "first").replace("2025-01-12", "2025-01-11").encode())
     location.write("arrived/2025-01-11/cut.jsonl", ADDED[:90].encode())
+    location.write("storebench/first/storebench.json", json.dumps(storebench_document()).encode())
     by_duckdb = document.document(fonio.fleet.report(place, endpoint=endpoint, today=TODAY))
-    home = os.path.dirname(pyspark.__file__)
+    home = spark_home(tmp_path / "spark")
     jars = ",".join(map(str, sorted(Path(os.environ["FONIO_SPARK_JARS"]).glob("*.jar"))))
     settings = {
         "spark.master": "local-cluster[3,1,1024]", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
@@ -96,15 +106,19 @@ def test_spark_with_three_executors_gives_the_answers_of_duckdb(endpoint):
     command = [f"{home}/bin/spark-submit", *(f"--conf={name}={value}" for name, value in settings.items())]
     command += [str(Path(__file__).parent / "spark" / "compare.py"), place, endpoint, str(TODAY), ADDED]
     environment = os.environ | KEYS | {
-        "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(REPOSITORY / "python"),
+        "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(REPOSITORY / "python"),
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=os.environ.get("TMPDIR", "/tmp"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     told = [line for line in done.stdout.splitlines() if line.startswith("report:")]
     assert told, done.stderr[-4000:]
-    assert "Executor added: app" in done.stderr or "Granted executor" in done.stderr, "three executors"
+    executors = {path.name for path in (home / "work").glob("app-*/*") if (path / "stderr").is_file()}
+    assert executors == {"0", "1", "2"}
+    logs = "".join(path.read_text() for path in (home / "work").glob("app-*/*/stderr"))
+    assert "PythonRunner" not in logs, "executors do not need Python"
     by_spark = json.loads(told[0].removeprefix("report:"))
     assert by_spark.pop("engine").startswith("Spark") and by_duckdb.pop("engine").startswith("DuckDB")
     assert by_spark == by_duckdb
+    assert any(row["disk_model"] == "SC32G" for row in by_spark["benchmarked"]) and by_spark["behind_in_all"] == 0
     assert by_spark["comparisons"] > 50 and by_spark["culprits"], "an empty report would agree too"
     assert len(by_spark["problems"]) == 1 and "cut.jsonl" in by_spark["problems"][0]
     # The file that was added while Spark ran belongs to the next report.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -15,6 +15,8 @@ from ..store import Location
 
 if TYPE_CHECKING:
     import duckdb
+
+Result = TypeVar("Result")
 
 #: Memory of DuckDB. Larger intermediate tables go to a temporary folder.
 MEMORY = "1GB"
@@ -31,12 +33,16 @@ class DuckDb:
         except ImportError as error:
             raise FleetError("reports need DuckDB: run `pip install duckdb`") from error
         self._errors = duckdb.Error
+        #: The object store from which Arrow reads files.
+        self._store: Location | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="fonio-fleet-")
         settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": memory, "temp_directory": self._folder.name, "preserve_insertion_order": "false"}
         if threads:
             settings["threads"] = str(threads)
         self._connection = duckdb.connect(f"{self._folder.name}/fleet.duckdb", config=settings)
         self._connection.execute("SET TimeZone = 'UTC'")
+        # The database is removed at the end, so its last changes need not be written.
+        self._connection.execute("PRAGMA disable_checkpoint_on_shutdown")
         self.name = f"DuckDB {duckdb.__version__}"
 
     def table(self, name: str, location: Location, files: list[str], columns: set[str], extra: pa.Table | None) -> None:
@@ -63,8 +69,9 @@ class DuckDb:
             listed = ", ".join("'" + location.full(file).replace("'", "''") + "'" for file in files)
             chosen = ", ".join(name if name in columns else f"NULL AS {name}" for name in schema.names)
             return f"SELECT {chosen} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+        self._store = location
         dataset = ds.dataset(
-            [location.full(file) for file in files], schema=schema, format="parquet", filesystem=location.fs
+            [location.full(file) for file in files], schema=schema, format="parquet", filesystem=location.patient
         )
         self._connection.register(f"{name}_files", dataset)
         return f"SELECT {', '.join(schema.names)} FROM {name}_files"
@@ -77,21 +84,47 @@ class DuckDb:
         self._run(f"CREATE {'TABLE' if keep else 'TEMP VIEW'} {name} AS {sql}")
 
     def rows(self, sql: str) -> list[dict]:
-        result = self._run(sql)
-        names = [column[0] for column in result.description]
-        return [dict(zip(names, row)) for row in result.fetchall()]
+        def read() -> list[dict]:
+            result = self._connection.execute(sql)
+            names = [column[0] for column in result.description]
+            return [dict(zip(names, row)) for row in result.fetchall()]
+
+        return self._guarded(read)
 
     def each(self, sql: str) -> Iterator[dict]:
         result = self._run(sql)
         names = [column[0] for column in result.description]
-        while some := result.fetchmany(4096):
+        while some := self._guarded(lambda: result.fetchmany(4096)):
             yield from (dict(zip(names, row)) for row in some)
 
+    def export(self, path: str, queries: dict[str, str], tables: dict[str, pa.Table]) -> None:
+        """Writes the rows of queries, and tables in memory, to a new database."""
+        quoted = path.replace("'", "''")
+        self._run(f"ATTACH '{quoted}' AS exported")
+        for name, sql in queries.items():
+            self._run(f"CREATE TABLE exported.{name} AS {sql}")
+        for name, table in tables.items():
+            self._connection.register(f"{name}_exported", table)
+            self._run(f"CREATE TABLE exported.{name} AS SELECT * FROM {name}_exported")
+        # The rest of the changes is in a log until now.
+        self._run("CHECKPOINT exported")
+        self._run("DETACH exported")
+
     def _run(self, sql: str) -> duckdb.DuckDBPyConnection:
-        try:
-            return self._connection.execute(sql)
-        except self._errors as error:
-            raise FleetError(f"DuckDB cannot run a query of the fleet: {str(error).splitlines()[0]}") from error
+        return self._guarded(lambda: self._connection.execute(sql))
+
+    def _guarded(self, action: Callable[[], Result]) -> Result:
+        """Runs an action; repeats it while the store from which it reads is busy."""
+
+        def run() -> Result:
+            try:
+                return action()
+            except self._errors as error:
+                if self._store is not None and "IOError" in str(error):
+                    raise OSError(str(error)) from error
+                raise FleetError(f"DuckDB cannot run a query of the fleet: {str(error).splitlines()[0]}") from error
+
+        return run() if self._store is None else self._store.retried("read files", run)
 
     def close(self) -> None:
         self._connection.close()

@@ -17,7 +17,8 @@ from ..store import Location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TYPES = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE", pa.list_(pa.int64()): "ARRAY<BIGINT>"}
+_TYPES = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE", pa.float64(): "DOUBLE",
+          pa.list_(pa.int64()): "ARRAY<BIGINT>"}
 
 
 class Spark:
@@ -46,8 +47,8 @@ class Spark:
             reader = self._session.read.schema(declared).option("recursiveFileLookup", "true")
             frames.append(reader.parquet(*[_address(location, file) for file in files]))
         if extra is not None and extra.num_rows:
-            rows = [tuple(row[field] for field in schema.names) for row in extra.to_pylist()]
-            frames.append(self._session.createDataFrame(rows, declared))
+            # As an Arrow table: rows of Python objects would need Python on the executors.
+            frames.append(self._session.createDataFrame(extra.select(schema.names)))
         frame = frames[0] if frames else self._session.createDataFrame([], declared)
         for more in frames[1:]:
             frame = frame.unionByName(more)

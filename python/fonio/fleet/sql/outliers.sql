@@ -1,12 +1,13 @@
 -- Devices far above all others of their model and disk model: more than four times the distance between the quartiles
 -- above the upper quartile. This distance counts as half an octave (32 bins) at least, so an outlier has four times the
 -- upper quartile or more. Groups of fewer than 20 devices have no outliers.
+--   $table  the values of devices: `device_values`, `result_values` or `result_changes`
 WITH grouped AS (
     SELECT
         *,
         row_number() OVER (PARTITION BY model, disk_model, measure ORDER BY bin, device) AS place,
         count(*) OVER (PARTITION BY model, disk_model, measure) AS devices
-    FROM device_values
+    FROM $table
 ),
 quartiles AS (
     SELECT

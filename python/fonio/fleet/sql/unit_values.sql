@@ -1,4 +1,4 @@
--- As `levels`, for the bytes that each unit wrote a day, plus a MiB, so that small writers do not make large ratios.
+-- As `values`, for the bytes that each unit wrote a day, plus a MiB, so that small writers do not make large ratios.
 WITH summed AS (
     SELECT
         u.device, u.unit, max(u.model) AS model, max(u.kernel) AS kernel, max(u.os) AS os, max(u.disk_model) AS disk_model,
@@ -10,9 +10,6 @@ WITH summed AS (
     GROUP BY u.device, u.unit
     HAVING sum(u.watched_s) >= 86400
 )
-SELECT model, kernel, os, disk_model, disk_firmware, disk_made, concat('bytes written by ', unit) AS measure,
-    CAST(floor(value * 92.33248261893424 + 0.000001) AS INT) AS bin, count(*) AS devices
+SELECT device, model, kernel, os, disk_model, disk_firmware, disk_made, concat('bytes written by ', unit) AS measure,
+    CAST(floor(value * 92.33248261893424 + 0.000001) AS INT) AS bin
 FROM summed
-GROUP BY model, kernel, os, disk_model, disk_firmware, disk_made, unit,
-    CAST(floor(value * 92.33248261893424 + 0.000001) AS INT)
-ORDER BY model, kernel, os, disk_model, disk_firmware, disk_made, measure, bin

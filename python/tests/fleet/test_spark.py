@@ -80,7 +80,8 @@ def spark_home(folder: Path) -> Path:
 
     folder.mkdir()
     for path in Path(pyspark.__file__).parent.iterdir():
-        (folder / path.name).symlink_to(path)
+        if path.name != "work":
+            (folder / path.name).symlink_to(path)
     return folder
 
 

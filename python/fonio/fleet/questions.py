@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from .answers import Benchmarked, Culprit, Outlier, Report, Sufferers, Unknown, Wear
@@ -117,18 +117,19 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     engine.define("unit_values", query("unit_values", **window), keep=True)
     within, updates_unknown = _change_strata(chain(engine.each(query("changes")), engine.each(query("unit_changes"))))
     engine.define("measured", query("measured"), keep=False)
-    # The counts of few measures are in memory at a time. Their number decides the bound of each, so they are read twice.
+    # The counts of few measures are in memory at a time. The number of all comparisons decides the bound of each, so the
+    # counts are read twice.
     parts_of_measures = _parts(engine.rows(query("measures")))
     levels = _Levels(engine)
-    comparisons = len(within) + sum(len(_possible(levels.of(part))) for part in parts_of_measures)
+    comparisons = len(within) + sum(len(levels.possible(part)) for part in parts_of_measures)
     z_bound = critical_z(comparisons)
     worse, better = _within(within, z_bound, last_day)
     told = {(factor, level, culprit.measure) for culprit in worse + better for factor, level in zip(culprit.factors, culprit.levels)}
     more_worse: list[Culprit] = []
     more_better: list[Culprit] = []
     for part in parts_of_measures:
-        rows = levels.of(part)
-        found = _between(rows, {key: strata for key, strata in _possible(rows).items() if key not in told}, z_bound)
+        possible = {key: strata for key, strata in levels.possible(part).items() if key not in told}
+        found = _between(levels, possible, z_bound)
         more_worse += found[0]
         more_better += found[1]
     culprits = worse + sorted(more_worse, key=_order)
@@ -229,23 +230,22 @@ def _parts(measures: list[dict]) -> list[list[str]]:
 
 
 class _Levels:
-    """The counts of devices in bins of measures, by all attributes. The last ones are kept."""
+    """The counts of devices in bins of measures, by all attributes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._last: tuple[list[str], list[dict]] = ([], [])
+        self._last: tuple[list[str], dict[tuple[str, str, str], list[Stratum]]] = ([], {})
 
-    def of(self, measures: list[str]) -> list[dict]:
+    def rows(self, measures: list[str]) -> Iterator[dict]:
+        return map(_named, self._engine.each(query("levels", measures=", ".join(map(text, measures)))))
+
+    def possible(self, measures: list[str]) -> dict[tuple[str, str, str], list[Stratum]]:
+        """Returns the strata of the comparisons between devices that have enough devices. The last ones are kept."""
         if self._last[0] != measures:
-            self._last = ([], [])
-            rows = self._engine.each(query("levels", measures=", ".join(map(text, measures))))
-            self._last = (measures, list(map(_named, rows)))
+            self._last = ([], {})
+            strata = _level_strata(self.rows(measures))
+            self._last = (measures, {key: strata for key, strata in strata.items() if _is_possible(strata)})
         return self._last[1]
-
-
-def _possible(rows: list[dict]) -> dict[tuple[str, str, str], list[Stratum]]:
-    """Returns the strata of the comparisons between devices that have enough devices."""
-    return {key: strata for key, strata in _level_strata(rows).items() if _is_possible(strata)}
 
 
 def _order(culprit: Culprit) -> tuple:
@@ -281,7 +281,7 @@ def _level_strata(rows: Iterable[dict]) -> dict[tuple[str, str, str], list[Strat
     return found
 
 
-def _between(rows: list[dict], possible: dict, z_bound: float) -> tuple[list[Culprit], list[Culprit]]:
+def _between(levels: _Levels, possible: dict, z_bound: float) -> tuple[list[Culprit], list[Culprit]]:
     """Names levels that are worse between devices: the clearest first, and then only what is left without it."""
     worse: list[Culprit] = []
     better: list[Culprit] = []
@@ -298,7 +298,7 @@ def _between(rows: list[dict], possible: dict, z_bound: float) -> tuple[list[Cul
         is_same = lambda other: other.factors[0] != factor and other.measure == first.measure  # noqa: E731
         if not any(map(is_same, worse)):
             continue
-        left = _level_strata(row for row in rows if row["measure"] == first.measure and row[factor] != level)
+        left = _level_strata(row for row in levels.rows([first.measure]) if row[factor] != level)
         kept = []
         for other in worse:
             strata = left.get((other.factors[0], other.levels[0], other.measure), [])

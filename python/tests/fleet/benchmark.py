@@ -20,6 +20,8 @@ from pathlib import Path
 from fonio.fleet.generator import FAULTS, Plan, generate
 from fonio.fleet.store import Location
 
+#: The memory of DuckDB in the measurement of growth: the smallest fleet would fill less than the default.
+MEMORY = "400MB"
 #: Of each planted fault: what a report must name, with a measure.
 EXPECTED = {
     "firmware": ("firmware", "EM32 2.1", "write time"),
@@ -35,7 +37,7 @@ def main() -> None:
     if what == "growth":
         for devices in numbers:
             with made(folder, devices=devices, days=int(days)) as place:
-                tell(devices=devices, days=int(days), bytes=size(place), **measured(["report", place, "--json"])[0])
+                tell(devices=devices, days=int(days), bytes=size(place), **measured(["report", place, "--json", "--memory", MEMORY])[0])
     elif what == "engines":
         with made(folder, devices=numbers[0], days=int(days)) as place:
             for engine in ("duckdb", "spark"):

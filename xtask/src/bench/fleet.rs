@@ -135,7 +135,8 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>> {
 fn growth(rows: &[Measured], command: &str) -> Result<()> {
     // The elapsed time is left out: it depends on what else the machine does.
     let columns = ["fleet", "device-days", "Parquet files", "processor time", "memory"];
-    let mut result = StudyResult::begin("fleet-growth", "Reports over growing fleets", command, &columns)?;
+    let title = "Reports over growing fleets, with 400 MB for DuckDB (`--memory`)";
+    let mut result = StudyResult::begin("fleet-growth", title, command, &columns)?;
     for row in rows {
         let name = format!("{} devices, {} days", row.devices, row.days);
         result.row(

@@ -106,11 +106,11 @@ def migrate(source: Location, target: Location) -> str:
 
 
 def _read(location: Location, name: str, path: str) -> pa.Table:
-    try:
-        with location.patient.open_input_file(location.full(path)) as file:
+    def read() -> pa.Table:
+        with location.fs.open_input_file(location.full(path)) as file:
             return conformed(name, pq.ParquetFile(file).read())
-    except OSError as error:
-        raise location.explained(f"read {path}", error) from error
+
+    return location.retried(f"read {path}", read)
 
 
 def _encoded(name: str, rows: pa.Table) -> bytes:

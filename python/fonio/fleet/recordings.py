@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .intake import Refused
+from .problems import FleetError
 from .schema import CLASSES, SLOW_CLASS
 from .store import Location, is_damaged
 
@@ -60,8 +61,8 @@ def rows(location: Location, folder: str) -> list[dict]:
 
 
 def _sums(location: Location, path: str) -> dict[str, dict]:
-    try:
-        with location.patient.open_input_file(location.full(path)) as file:
+    def read() -> dict[str, dict]:
+        with location.fs.open_input_file(location.full(path)) as file:
             parquet = pq.ParquetFile(file)
             wanted = [name for name in _COLUMNS if name in parquet.schema_arrow.names]
             missing = set(_COLUMNS) - set(wanted) - {"issued_ns", "queued_ns"}
@@ -71,12 +72,16 @@ def _sums(location: Location, path: str) -> dict[str, dict]:
             for batch in parquet.iter_batches(columns=wanted, batch_size=1 << 16):
                 _add(sums, pa.Table.from_batches([batch]))
             return sums
+
+    half_written = Refused("half-written-recording", "a file of the recording is missing or not complete")
+    try:
+        return location.retried(f"read {path}", read)
     except (pa.ArrowInvalid, FileNotFoundError) as error:
-        raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
-    except OSError as error:
-        if is_damaged(error):
-            raise Refused("half-written-recording", "a file of the recording is missing or not complete") from error
-        raise location.explained(f"read {path}", error) from error
+        raise half_written from error
+    except FleetError as error:
+        if is_damaged(error.__cause__):
+            raise half_written from error
+        raise
 
 
 def _add(sums: dict[str, dict], table: pa.Table) -> None:

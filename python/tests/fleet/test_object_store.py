@@ -5,11 +5,14 @@ Needs moto from PyPI (`pip install "moto[s3]" flask flask-cors`).
 
 from __future__ import annotations
 
+import datetime
+import json
 import logging
+import shutil
 import threading
 
 import pytest
-from conftest import device_file, report
+from conftest import REPOSITORY, device_file, report
 
 from fonio.fleet import FleetError, cli, document, pack, send, store
 from fonio.fleet.store import Location
@@ -110,6 +113,22 @@ def test_files_of_devices_reach_a_store_that_throttles_once_each(tmp_path, serve
     assert send(str(tmp_path), place) == f"Sent 0 files to {place}; 12 were there."
     assert pack(place).startswith("Packed 12 files") and pack(place).startswith("Packed 0 files")
     assert server.throttled > 10 and report(place).device_days == 12
+
+
+def test_a_recording_that_a_busy_store_does_not_deliver_is_not_half_written(small, server):
+    sample = REPOSITORY / "docs" / "sample" / "webbench-on-ridata"
+    for name in ("good", "cut"):
+        shutil.copytree(sample, small / "recordings" / name)
+        meta = json.loads((sample / "meta.json").read_text())
+        meta["clock"]["unix_ns_at_zero"] = int(datetime.datetime(2025, 1, 4, tzinfo=datetime.timezone.utc).timestamp() * 1e9)
+        (small / "recordings" / name / "meta.json").write_text(json.dumps(meta))
+    whole = (sample / "requests.parquet").read_bytes()
+    (small / "recordings" / "cut" / "requests.parquet").write_bytes(whole[: len(whole) // 2])
+    place, expected = copied(small, server), report(small)
+    server.throttle_every = 5
+    found = report(place)
+    assert server.throttled > 10 and (found.devices, found.device_days) == (31, expected.device_days)
+    assert found.problems == expected.problems and len(found.problems) == 1 and "recordings/cut" in found.problems[0]
 
 
 def test_a_credential_that_expires_during_a_report_is_one_sentence(small, server, capsys):

@@ -17,7 +17,9 @@ def main(words: list[str] | None = None) -> int:
     missing = [name for name in ("pyarrow", "numpy") if importlib.util.find_spec(name) is None]
     try:
         if missing:
-            raise FleetError(f"the Python package {missing[0]} is missing: run `{sys.executable} -m pip install duckdb pyarrow numpy fsspec`")
+            raise FleetError(
+                f"the Python package {missing[0]} is missing: run `{sys.executable} -m pip install duckdb pyarrow numpy fsspec`"
+            )
         return arguments.run(arguments)
     except FleetError as error:
         print(f"fonio: {error}", file=sys.stderr)
@@ -35,16 +37,27 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     place = "a folder, or an object store such as s3://BUCKET/FOLDER"
 
-    report = commands.add_parser("report", help="say which versions, disks and units are to blame, since when, and what wears out")
+    report = commands.add_parser(
+        "report", help="say which versions, disks and units are to blame, since when, and what wears out"
+    )
     report.add_argument("place", metavar="PLACE", help=place)
     report.add_argument("--json", action="store_true", help="print JSON")
     report.add_argument("--html", metavar="FILE", help="write a page with charts to this file")
-    report.add_argument("--database", metavar="FILE", help="write the tables behind the report as a DuckDB database, for dashboards")
+    report.add_argument(
+        "--database", metavar="FILE", help="write the tables behind the report as a DuckDB database, for dashboards"
+    )
     report.add_argument("--check", action="store_true", help="return the exit code 1 if there is something to blame")
     report.add_argument("--since", type=_day, metavar="DAY", help="use days from this one, such as 2026-01-31")
     report.add_argument("--until", type=_day, metavar="DAY", help="use days to this one")
-    report.add_argument("--weeks", type=_weeks, default=4, metavar="N", help="compare devices in the last N weeks (default: 4)")
-    report.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb", help="run the SQL with this program (default: duckdb)")
+    report.add_argument(
+        "--weeks", type=_weeks, default=4, metavar="N", help="compare devices in the last N weeks (default: 4)"
+    )
+    report.add_argument(
+        "--engine",
+        choices=("duckdb", "spark"),
+        default="duckdb",
+        help="run the SQL with this program (default: duckdb)",
+    )
     report.add_argument("--memory", default="1GB", metavar="SIZE", help="memory of DuckDB (default: 1GB)")
     report.add_argument("--endpoint", metavar="URL", help="address of a store that speaks S3")
     report.set_defaults(run=_report)
@@ -53,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("place", metavar="PLACE", help=place)
     pack.set_defaults(run=_pack)
 
-    migrate = commands.add_parser("migrate", help="write all rows to a new place, with the present columns, in one file a day and table")
+    migrate = commands.add_parser(
+        "migrate", help="write all rows to a new place, with the present columns, in one file a day and table"
+    )
     migrate.add_argument("place", metavar="PLACE", help=place)
     migrate.add_argument("to", metavar="NEW", help="an empty place")
     migrate.set_defaults(run=_migrate)
@@ -90,8 +105,14 @@ def _report(arguments: argparse.Namespace) -> int:
     from . import document, page, report, text
 
     found = report(
-        arguments.place, engine=arguments.engine, since=arguments.since, until=arguments.until, weeks=arguments.weeks,
-        memory=arguments.memory, endpoint=arguments.endpoint, database=arguments.database,
+        arguments.place,
+        engine=arguments.engine,
+        since=arguments.since,
+        until=arguments.until,
+        weeks=arguments.weeks,
+        memory=arguments.memory,
+        endpoint=arguments.endpoint,
+        database=arguments.database,
     )
     if arguments.html:
         try:
@@ -149,7 +170,9 @@ def _generate(arguments: argparse.Namespace) -> int:
         raise FleetError("a fleet needs at least one device and one day")
     faults = () if arguments.no_faults else tuple(FAULTS)
     generate(arguments.place, devices=arguments.devices, days=arguments.days, seed=arguments.seed, faults=faults)
-    print(f"Generated {arguments.devices:,} devices and {arguments.days} days in {arguments.place} (seed {arguments.seed}).")
+    print(
+        f"Generated {arguments.devices:,} devices and {arguments.days} days in {arguments.place} (seed {arguments.seed})."
+    )
     for fault in faults:
         print(f"Planted: {FAULTS[fault]}")
     return 0

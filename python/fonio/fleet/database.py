@@ -39,24 +39,56 @@ _TEXT, _NUMBER, _COUNT, _DAY = pa.string(), pa.float64(), pa.int64(), pa.date32(
 #: Tables of the report's answers.
 _ANSWERS: dict[str, dict[str, pa.DataType]] = {
     "causes": {
-        "sentence": _TEXT, "attribute": _TEXT, "measure": _TEXT, "is_worse": pa.bool_(), "ratio": _NUMBER, "least": _NUMBER,
-        "most": _NUMBER, "devices": _COUNT, "devices_now": _COUNT, "since": _DAY,
+        "sentence": _TEXT,
+        "attribute": _TEXT,
+        "measure": _TEXT,
+        "is_worse": pa.bool_(),
+        "ratio": _NUMBER,
+        "least": _NUMBER,
+        "most": _NUMBER,
+        "devices": _COUNT,
+        "devices_now": _COUNT,
+        "since": _DAY,
     },
     "outliers": {
-        "device": _TEXT, "model": _TEXT, "disk_model": _TEXT, "measure": _TEXT, "times_median": _NUMBER, "why": _TEXT,
+        "device": _TEXT,
+        "model": _TEXT,
+        "disk_model": _TEXT,
+        "measure": _TEXT,
+        "times_median": _NUMBER,
+        "why": _TEXT,
     },
     "sufferers": {
-        "factor": _TEXT, "level": _TEXT, "devices": _COUNT, "suffering": _COUNT, "share": _NUMBER, "stalled_s_a_day": _NUMBER,
+        "factor": _TEXT,
+        "level": _TEXT,
+        "devices": _COUNT,
+        "suffering": _COUNT,
+        "share": _NUMBER,
+        "stalled_s_a_day": _NUMBER,
     },
     "stall_causes": {
-        "unit": _TEXT, "cause": _TEXT, "culprit": _TEXT, "devices": _COUNT, "stalls": _COUNT, "stalled_ms": _COUNT,
+        "unit": _TEXT,
+        "cause": _TEXT,
+        "culprit": _TEXT,
+        "devices": _COUNT,
+        "stalls": _COUNT,
+        "stalled_ms": _COUNT,
     },
     "writers": {"unit": _TEXT, "devices": _COUNT, "device_days": _COUNT, "written_bytes": _COUNT},
     "unknown": {"sentence": _TEXT},
     "left_out": {"sentence": _TEXT},
     "report": {
-        "verdict": _TEXT, "wear": _TEXT, "first_day": _DAY, "last_day": _DAY, "devices": _COUNT, "devices_now": _COUNT,
-        "device_days": _COUNT, "written_bytes": _COUNT, "comparisons": _COUNT, "wear_earliest": _DAY, "wear_latest": _DAY,
+        "verdict": _TEXT,
+        "wear": _TEXT,
+        "first_day": _DAY,
+        "last_day": _DAY,
+        "devices": _COUNT,
+        "devices_now": _COUNT,
+        "device_days": _COUNT,
+        "written_bytes": _COUNT,
+        "comparisons": _COUNT,
+        "wear_earliest": _DAY,
+        "wear_latest": _DAY,
     },
 }
 
@@ -67,7 +99,9 @@ def check(path: str) -> None:
     if os.path.isdir(path):
         raise FleetError(f"{path} is a folder; name a file for the database")
     if not os.access(folder, os.W_OK):
-        raise FleetError(f"{path} cannot be written: {'no permission' if os.path.isdir(folder) else 'its folder does not exist'}")
+        raise FleetError(
+            f"{path} cannot be written: {'no permission' if os.path.isdir(folder) else 'its folder does not exist'}"
+        )
 
 
 def write(path: str, report: Report, engine: DuckDb) -> None:
@@ -75,7 +109,9 @@ def write(path: str, report: Report, engine: DuckDb) -> None:
     last_day = (report.last_day - datetime.date(1970, 1, 1)).days
     tables = {name: sql.replace("$last_day", str(last_day)) for name, sql in _QUERIES.items()}
     answers = {
-        name: pa.Table.from_pylist([{column: row.get(column) for column in types} for row in rows], schema=pa.schema(list(types.items())))
+        name: pa.Table.from_pylist(
+            [{column: row.get(column) for column in types} for row in rows], schema=pa.schema(list(types.items()))
+        )
         for (name, types), rows in zip(_ANSWERS.items(), _rows(report))
     }
     part = f"{path}.part"
@@ -102,19 +138,34 @@ def _rows(report: Report) -> list[list[dict]]:
     told = document(report)
     causes = [
         {
-            "sentence": row["sentence"], "attribute": describe(culprit), "measure": culprit.measure, "is_worse": is_worse,
-            "ratio": culprit.comparison.ratio, "least": culprit.comparison.least, "most": culprit.comparison.most,
-            "devices": culprit.comparison.devices, "devices_now": culprit.devices_now, "since": culprit.since,
+            "sentence": row["sentence"],
+            "attribute": describe(culprit),
+            "measure": culprit.measure,
+            "is_worse": is_worse,
+            "ratio": culprit.comparison.ratio,
+            "least": culprit.comparison.least,
+            "most": culprit.comparison.most,
+            "devices": culprit.comparison.devices,
+            "devices_now": culprit.devices_now,
+            "since": culprit.since,
         }
         for is_worse, name, culprits in ((True, "culprits", report.culprits), (False, "better", report.better))
         for row, culprit in zip(told[name], culprits)
     ]
     wear = report.wear
     summary = {name: getattr(report, name, None) for name in _ANSWERS["report"]} | {
-        "verdict": told["verdict"], "wear": told["wear_sentence"], "wear_earliest": wear and wear.earliest,
+        "verdict": told["verdict"],
+        "wear": told["wear_sentence"],
+        "wear_earliest": wear and wear.earliest,
         "wear_latest": wear and wear.latest,
     }
     return [
-        causes, told["outliers"] + told["behind"], told["sufferers"], report.stall_causes, report.writers, told["unknown"],
-        [{"sentence": sentence} for sentence in report.problems], [summary],
+        causes,
+        told["outliers"] + told["behind"],
+        told["sufferers"],
+        report.stall_causes,
+        report.writers,
+        told["unknown"],
+        [{"sentence": sentence} for sentence in report.problems],
+        [summary],
     ]

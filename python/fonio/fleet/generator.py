@@ -11,6 +11,7 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +45,9 @@ _SYSTEMS = ("24.1", "24.2", "24.3", "24.4")
 _CAUSES = ("own-syncs", "behind", "slow-request")
 #: Figures of StoreBench: their unit, and their value for a disk with a mean write time of a millisecond.
 _FIGURES = {
-    "response.rand_read.4k.mean": ("ms", 0.2), "response.rand_write.4k.mean": ("ms", 0.6), "sync.write.4k.p50": ("ms", 2.5),
+    "response.rand_read.4k.mean": ("ms", 0.2),
+    "response.rand_write.4k.mean": ("ms", 0.6),
+    "sync.write.4k.p50": ("ms", 2.5),
     "sustained.last": ("MB/s", 60.0),
 }
 #: Bytes of a write.
@@ -154,10 +157,14 @@ class _Fleet:
         write_slower = slower * np.where(self.is_bad, 2.5, 1.0)
         if "firmware" in plan.faults:
             write_slower = write_slower * np.where((self.disk == 0) & (firmware == 2), 1.6, 1.0)
-        columns: dict[str, object] = {}
+        columns: dict[str, Any] = {}
         writes = np.maximum(written / _WRITE_BYTES, 1)
         counts = {"read": writes * 1.5, "write": writes, "flush": writes / 20}
-        means = {"read": self.base_us * 0.3 * slower, "write": self.base_us * write_slower, "flush": self.base_us * 4 * write_slower}
+        means = {
+            "read": self.base_us * 0.3 * slower,
+            "write": self.base_us * write_slower,
+            "flush": self.base_us * 4 * write_slower,
+        }
         for op, plural in (("read", "reads"), ("write", "writes"), ("flush", "flushes")):
             total = np.maximum((counts[op]).astype(np.int64), 1)
             classes = _classes(total, means[op])
@@ -173,18 +180,28 @@ class _Fleet:
         stalled_ms = (stalls * 1500 * random.lognormal(0, 0.5, n)).astype(np.int64)
         self.used_bytes = self.used_bytes + written
         used = np.minimum(np.ceil(self.used_bytes / self.endurance * 10), 11) * 10
-        busy_ms = np.minimum(columns["write_us"] / 1000 * 0.5, watched * 1000)  # type: ignore[operator]
+        busy_ms = np.minimum(columns["write_us"] / 1000 * 0.5, watched * 1000)
         columns |= {
-            "device": self.names, "source": _same("watch", n), "writer": _same("fonio generated", n),
+            "device": self.names,
+            "source": _same("watch", n),
+            "writer": _same("fonio generated", n),
             "model": _named(self.model, _MODELS),
-            "kernel": _named(kernel, ("6.1.115", "6.6.63", "6.12.8")), "os": _named(system, _SYSTEMS),
+            "kernel": _named(kernel, ("6.1.115", "6.6.63", "6.12.8")),
+            "os": _named(system, _SYSTEMS),
             "disk": _named(np.where(self.disk == 4, 1, 0), ("mmcblk0", "nvme0n1")),
             "disk_kind": _named(self.disk, tuple(fact[3] for fact in _DISKS.values())),
-            "disk_model": _named(self.disk, _DISK_NAMES), "disk_firmware": _named(firmware, ("1.6", "1.7", "2.1")),
+            "disk_model": _named(self.disk, _DISK_NAMES),
+            "disk_firmware": _named(firmware, ("1.6", "1.7", "2.1")),
             "disk_made": _named(self.made, tuple(f"{month % 12 + 1:02}/{2023 + month // 12}" for month in range(24))),
-            "disk_bytes": self.size, "watched_s": watched, "limited_s": np.zeros(n, int), "unobserved": np.zeros(n, int),
-            "read_bytes": (counts["read"] * 24_000).astype(np.int64), "written_bytes": written.astype(np.int64),
-            "busy_ms": busy_ms.astype(np.int64), "stalls": stalls, "stalled_ms": stalled_ms,
+            "disk_bytes": self.size,
+            "watched_s": watched,
+            "limited_s": np.zeros(n, int),
+            "unobserved": np.zeros(n, int),
+            "read_bytes": (counts["read"] * 24_000).astype(np.int64),
+            "written_bytes": written.astype(np.int64),
+            "busy_ms": busy_ms.astype(np.int64),
+            "stalls": stalls,
+            "stalled_ms": stalled_ms,
             "life_used_percent": pa.array(used.astype(np.int32), mask=~self.has_register),
             "reserved_blocks": pa.nulls(n, pa.string()),
         }
@@ -203,8 +220,12 @@ class _Fleet:
         which = np.tile(np.arange(k), len(present))
         written = unit_bytes[present].reshape(-1).astype(np.int64)
         columns = {
-            "device": self.names.take(rows), "disk": disk.take(rows), "unit": _named(which, _UNITS), "written_bytes": written,
-            "read_bytes": written // 2, "blocked_us": written // 40,
+            "device": self.names.take(rows),
+            "disk": disk.take(rows),
+            "unit": _named(which, _UNITS),
+            "written_bytes": written,
+            "read_bytes": written // 2,
+            "blocked_us": written // 40,
         }
         return _table("units", day, columns, len(rows))
 
@@ -217,19 +238,27 @@ class _Fleet:
         blocked = random.choice(len(_UNITS), len(rows), p=_UNIT_SHARES)
         culprit = pa.array(["telemetry.service"] * len(rows), pa.string(), mask=cause != 1)
         columns = {
-            "device": self.names.take(rows), "disk": disk.take(rows), "unit": _named(blocked, _UNITS),
-            "cause": _named(cause, _CAUSES), "culprit": culprit, "stalls": stalls[rows], "stalled_ms": stalled_ms[rows],
+            "device": self.names.take(rows),
+            "disk": disk.take(rows),
+            "unit": _named(blocked, _UNITS),
+            "cause": _named(cause, _CAUSES),
+            "culprit": culprit,
+            "stalls": stalls[rows],
+            "stalled_ms": stalled_ms[rows],
             "longest_ms": stalled_ms[rows] // np.maximum(stalls[rows], 1),
         }
         return _table("stalls", day, columns, len(rows))
-
 
     def _results(self, number: int, day: datetime.date, columns: dict, write_slower: np.ndarray) -> pa.Table:
         measured = np.flatnonzero((self.bench_days == number).any(axis=1))
         count, k, random = len(measured), len(_FIGURES), self.bench_random
         rows, which = np.repeat(measured, k), np.tile(np.arange(k), count)
         names = tuple(_FIGURES)
-        factors = self.bench_spread[measured] * random.lognormal(0, 0.05, (count, k)) * (self.base_us[measured] / 1000)[:, None]
+        factors = (
+            self.bench_spread[measured]
+            * random.lognormal(0, 0.05, (count, k))
+            * (self.base_us[measured] / 1000)[:, None]
+        )
         factors[:, 1:] *= write_slower[measured][:, None]
         factors[:, 3] = 1 / factors[:, 3]
         value = (factors * np.array([unit_value[1] for unit_value in _FIGURES.values()])).reshape(-1)
@@ -239,13 +268,25 @@ class _Fleet:
             name: columns[name].take(rows)
             for name in ("device", "model", "kernel", "os", "disk_kind", "disk_model", "disk_firmware", "disk_made")
         }
-        return _table("results", day, shared | {
-            "began_s": np.full(len(rows), began), "writer": _same("fonio generated", len(rows)), "engine": _same("generated", len(rows)),
-            "comparison": pa.array([f"v1.full.directory.ext4.{size}gb" for size in class_gb], pa.string()),
-            "disk_bytes": self.size[rows], "figure": _named(which, names), "unit": _named(which, tuple(_FIGURES[name][0] for name in names)),
-            "value": pa.array(value), "least": pa.array(value * 0.98), "most": pa.array(value * 1.02),
-            "runs": pa.array(np.full(len(rows), 3, np.int32)),
-        }, len(rows))
+        return _table(
+            "results",
+            day,
+            shared
+            | {
+                "began_s": np.full(len(rows), began),
+                "writer": _same("fonio generated", len(rows)),
+                "engine": _same("generated", len(rows)),
+                "comparison": pa.array([f"v1.full.directory.ext4.{size}gb" for size in class_gb], pa.string()),
+                "disk_bytes": self.size[rows],
+                "figure": _named(which, names),
+                "unit": _named(which, tuple(_FIGURES[name][0] for name in names)),
+                "value": pa.array(value),
+                "least": pa.array(value * 0.98),
+                "most": pa.array(value * 1.02),
+                "runs": pa.array(np.full(len(rows), 3, np.int32)),
+            },
+            len(rows),
+        )
 
 
 def _classes(total: np.ndarray, mean_us: np.ndarray) -> np.ndarray:

@@ -94,7 +94,9 @@ def to_table(name: str, rows: list[dict]) -> pa.Table:
         raise Refused("wrong-type", "a value has the wrong type") from error
 
 
-def read_all(files: list[tuple[str, bytes]], problems: Problems, usable: list[str] | None = None) -> dict[str, pa.Table]:
+def read_all(
+    files: list[tuple[str, bytes]], problems: Problems, usable: list[str] | None = None
+) -> dict[str, pa.Table]:
     """Returns the tables of many files. Files that cannot be used are counted in `problems`, the others listed in `usable`."""
     tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in TABLES}
     rows: dict[str, list[dict]] = {name: [] for name in TABLES}

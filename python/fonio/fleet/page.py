@@ -82,7 +82,11 @@ def _facts(report: Report) -> str:
         (f"{report.device_days:,}", "device-days"),
         (f"{report.written_bytes / 1e12:,.1f} TB", f"written in the last {report.weeks} weeks"),
     ]
-    return "<div class='facts'>" + "".join(f"<div><b>{_text(value)}</b>{_text(name)}</div>" for value, name in facts) + "</div>"
+    return (
+        "<div class='facts'>"
+        + "".join(f"<div><b>{_text(value)}</b>{_text(name)}</div>" for value, name in facts)
+        + "</div>"
+    )
 
 
 def _forest(culprits: list[Culprit]) -> str:
@@ -96,7 +100,9 @@ def _forest(culprits: list[Culprit]) -> str:
         return left + width * math.log(ratio / low) / math.log(high / low)
 
     bottom = top + row_height * len(culprits)
-    out = [f"<svg viewBox='0 0 {left + width + 40} {height}' role='img' aria-label='Intervals of ratios; the list below has the same numbers'>"]
+    out = [
+        f"<svg viewBox='0 0 {left + width + 40} {height}' role='img' aria-label='Intervals of ratios; the list below has the same numbers'>"
+    ]
     ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100) if low <= tick <= high]
     for tick in ticks:
         strong = tick == 1
@@ -125,13 +131,23 @@ def _table(heads: list[str], rows: Sequence[Sequence[object]]) -> str:
     numbers = [head.startswith(" ") for head in heads]
     cell = lambda tag, value, number: f"<{tag}{' class=n' if number else ''}>{_text(value)}</{tag}>"  # noqa: E731
     head = "".join(cell("th", head.strip(), number) for head, number in zip(heads, numbers))
-    body = "".join("<tr>" + "".join(cell("td", value, number) for value, number in zip(row, numbers)) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(cell("td", value, number) for value, number in zip(row, numbers)) + "</tr>" for row in rows
+    )
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _sufferers(report: Report) -> str:
     rows = [
-        [NAMES[row.factor], row.level, f"{row.devices:,}", f"{row.suffering:,}", f"{row.share:.1%}", f"{row.share_least:.1%} to {row.share_most:.1%}", f"{row.stalled_s_a_day:.1f}"]
+        [
+            NAMES[row.factor],
+            row.level,
+            f"{row.devices:,}",
+            f"{row.suffering:,}",
+            f"{row.share:.1%}",
+            f"{row.share_least:.1%} to {row.share_most:.1%}",
+            f"{row.stalled_s_a_day:.1f}",
+        ]
         for row in report.sufferers
         if row.suffering
     ]
@@ -139,7 +155,8 @@ def _sufferers(report: Report) -> str:
         return "<h2>Which devices suffer?</h2><p>No device has a stall a day on average.</p>"
     heads = ["group", "", " devices", " with a stall a day", " share", " interval", " seconds a day"]
     return (
-        "<h2>Which devices suffer?</h2>" + _table(heads, rows[:30])
+        "<h2>Which devices suffer?</h2>"
+        + _table(heads, rows[:30])
         + "<p class='soft'>These groups differ in more than one thing: the first list says what is to blame.</p>"
     )
 
@@ -148,20 +165,36 @@ def _causes(report: Report) -> str:
     if not report.stall_causes:
         return ""
     rows = [
-        [row["unit"], row["cause"], row["culprit"] or "", f"{row['devices']:,}", f"{row['stalls']:,}", f"{row['stalled_ms'] / 1000:,.0f}"]
+        [
+            row["unit"],
+            row["cause"],
+            row["culprit"] or "",
+            f"{row['devices']:,}",
+            f"{row['stalls']:,}",
+            f"{row['stalled_ms'] / 1000:,.0f}",
+        ]
         for row in report.stall_causes[:12]
     ]
-    return "<h2>Why do programs wait?</h2>" + _table(["blocked unit", "cause", "behind", " devices", " stalls", " seconds"], rows)
+    return "<h2>Why do programs wait?</h2>" + _table(
+        ["blocked unit", "cause", "behind", " devices", " stalls", " seconds"], rows
+    )
 
 
 def _writers(report: Report) -> str:
     if not report.writers:
         return ""
     rows = [
-        [row["unit"], f"{row['devices']:,}", f"{row['written_bytes'] / row['device_days'] / 1e6:,.0f}", f"{row['written_bytes'] / max(report.written_bytes, 1):.0%}"]
+        [
+            row["unit"],
+            f"{row['devices']:,}",
+            f"{row['written_bytes'] / row['device_days'] / 1e6:,.0f}",
+            f"{row['written_bytes'] / max(report.written_bytes, 1):.0%}",
+        ]
         for row in report.writers[:12]
     ]
-    return "<h2>Which units write most?</h2>" + _table(["unit", " devices", " MB a device and day", " share of all bytes"], rows)
+    return "<h2>Which units write most?</h2>" + _table(
+        ["unit", " devices", " MB a device and day", " share of all bytes"], rows
+    )
 
 
 def _benchmarked(report: Report) -> str:
@@ -178,17 +211,29 @@ def _benchmarked(report: Report) -> str:
 def _behind(report: Report) -> str:
     if not report.behind:
         return ""
-    rows = [[row.device, row.model, row.disk_model, row.measure, f"{row.times_median:.1f}", row.why] for row in report.behind]
+    rows = [
+        [row.device, row.model, row.disk_model, row.measure, f"{row.times_median:.1f}", row.why]
+        for row in report.behind
+    ]
     shown = f"The first {len(rows)} of {report.behind_in_all:,}." if report.behind_in_all > len(rows) else ""
     heads = ["device", "model", "disk model", "measure", " times the median", "why"]
-    return "<h2>Which devices are behind the others of their kind in StoreBench?</h2>" + _table(heads, rows) + f"<p class='soft'>{shown}</p>"
+    return (
+        "<h2>Which devices are behind the others of their kind in StoreBench?</h2>"
+        + _table(heads, rows)
+        + f"<p class='soft'>{shown}</p>"
+    )
 
 
 def _outliers(report: Report) -> str:
     if not report.outliers:
         return ""
-    rows = [[row.device, row.model, row.disk_model, row.measure, f"{row.times_median:.1f}", row.why] for row in report.outliers]
+    rows = [
+        [row.device, row.model, row.disk_model, row.measure, f"{row.times_median:.1f}", row.why]
+        for row in report.outliers
+    ]
     shown = f"The first {len(rows)} of {report.outliers_in_all:,}." if report.outliers_in_all > len(rows) else ""
-    return "<h2>Which devices are far from the others of their kind?</h2>" + _table(
-        ["device", "model", "disk model", "measure", " times the median", "why"], rows
-    ) + f"<p class='soft'>{shown}</p>"
+    return (
+        "<h2>Which devices are far from the others of their kind?</h2>"
+        + _table(["device", "model", "disk model", "measure", " times the median", "why"], rows)
+        + f"<p class='soft'>{shown}</p>"
+    )

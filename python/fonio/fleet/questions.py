@@ -19,7 +19,17 @@ from itertools import chain
 from .answers import Benchmarked, Culprit, Outlier, Report, Sufferers, Unknown, Wear
 from .engines import Engine, query, text
 from .problems import FleetError, Problems
-from .statistics import BINS_PER_OCTAVE, DEVICES_MIN, RATIO_MIN, Shifted, Stratum, compare, critical_z, find_step, ratio, share_interval
+from .statistics import (
+    BINS_PER_OCTAVE,
+    DEVICES_MIN,
+    Shifted,
+    Stratum,
+    compare,
+    critical_z,
+    find_step,
+    ratio,
+    share_interval,
+)
 from .table import Snapshot
 
 EPOCH = datetime.date(1970, 1, 1)
@@ -43,14 +53,23 @@ _BETWEEN: dict[str, tuple[str, ...]] = {
     "batch": ("model", "kernel", "os", "firmware"),
 }
 #: The columns of each of these attributes.
-_COLUMNS = {"firmware": ("disk_model", "disk_firmware"), "kernel": ("kernel",), "os": ("os",), "batch": ("disk_model", "disk_made")}
+_COLUMNS = {
+    "firmware": ("disk_model", "disk_firmware"),
+    "kernel": ("kernel",),
+    "os": ("os",),
+    "batch": ("disk_model", "disk_made"),
+}
 #: The attributes in a `kind` of `weeks`, in their order.
 _KEY = ("model", "disk_model", "disk_firmware", "kernel", "os")
 #: The attributes of a key that an update changes, with their names as factors.
 _UPDATED = {"disk_firmware": "firmware", "kernel": "kernel", "os": "os"}
 
 NAMES = {
-    "model": "model", "kernel": "kernel", "os": "system", "disk_model": "disk model", "firmware": "disk firmware",
+    "model": "model",
+    "kernel": "kernel",
+    "os": "system",
+    "disk_model": "disk model",
+    "firmware": "disk firmware",
     "batch": "batch of disks",
 }
 #: The groups whose devices that stall are counted.
@@ -89,7 +108,9 @@ _REASONS = {
 def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int = WEEKS) -> Report:
     """Runs all questions over a snapshot."""
     snapshot.give(engine)
-    engine.define("checked_days", query("checked_days", today=(today - EPOCH).days, first_valid=FIRST_VALID), keep=False)
+    engine.define(
+        "checked_days", query("checked_days", today=(today - EPOCH).days, first_valid=FIRST_VALID), keep=False
+    )
     problems = snapshot.problems
     used = _refused(engine, problems)
     last_day = used["last_day"]
@@ -104,10 +125,14 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     size = engine.rows(query("fleet", **window))[0]
     if copies := used["row_count"] - size["device_days"]:
         problems.add("duplicate", "the same device, day and disk was sent before", "", copies, "rows")
-    engine.define("checked_results", query("checked_results", today=(today - EPOCH).days, first_valid=FIRST_VALID), keep=True)
+    engine.define(
+        "checked_results", query("checked_results", today=(today - EPOCH).days, first_valid=FIRST_VALID), keep=True
+    )
     for row in engine.rows(query("refused_results")):
         reason = row["refused"]
-        problems.add(f"result-{reason}", _REASONS[reason], f"device {row['example']}", row["row_count"], "result figures")
+        problems.add(
+            f"result-{reason}", _REASONS[reason], f"device {row['example']}", row["row_count"], "result figures"
+        )
     engine.define("result_values", query("result_values"), keep=True)
     engine.define("result_changes", query("result_changes"), keep=True)
     units = [row["unit"] for row in engine.rows(query("top_units", **window)) if row["devices"] >= DEVICES_MIN][:12]
@@ -124,7 +149,11 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     comparisons = len(within) + sum(len(levels.possible(part)) for part in parts_of_measures)
     z_bound = critical_z(comparisons)
     worse, better = _within(within, z_bound, last_day)
-    told = {(factor, level, culprit.measure) for culprit in worse + better for factor, level in zip(culprit.factors, culprit.levels)}
+    told = {
+        (factor, level, culprit.measure)
+        for culprit in worse + better
+        for factor, level in zip(culprit.factors, culprit.levels)
+    }
     more_worse: list[Culprit] = []
     more_better: list[Culprit] = []
     for part in parts_of_measures:
@@ -137,13 +166,17 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     present = list(map(_named, engine.rows(query("suffers"))))
     for culprit in culprits + better:
         pairs = list(zip(culprit.factors, culprit.levels))
-        culprit.devices_now = sum(row["devices"] for row in present if all(row[factor] == level for factor, level in pairs))
+        culprit.devices_now = sum(
+            row["devices"] for row in present if all(row[factor] == level for factor, level in pairs)
+        )
     for culprit in culprits:
         # Results of StoreBench are too rare for weekly values.
         if culprit.from_levels is None and not culprit.measure.startswith("StoreBench "):
             _since(engine, culprit, last_day)
     outliers = engine.rows(query("outliers", table="device_values"))
-    behind = engine.rows(query("outliers", table="result_values")) + engine.rows(query("outliers", table="result_changes"))
+    behind = engine.rows(query("outliers", table="result_values")) + engine.rows(
+        query("outliers", table="result_changes")
+    )
     behind.sort(key=lambda row: (row["median"] - row["bin"], row["device"], row["measure"]))
     return Report(
         place=snapshot.location.place,
@@ -210,8 +243,11 @@ def _refused(engine: Engine, problems: Problems) -> dict:
     last_day = max(day for day, count in used.items() if count * LAST_DAY_SHARE >= most)
     for day in [day for day in used if day > last_day]:
         problems.add(
-            "later", f"the day is later than {_date(last_day)}, the last day with a tenth of the devices of the fullest day",
-            f"device {later[day]}", used.pop(day), "rows",
+            "later",
+            f"the day is later than {_date(last_day)}, the last day with a tenth of the devices of the fullest day",
+            f"device {later[day]}",
+            used.pop(day),
+            "rows",
         )
     return {"first_day": min(used), "last_day": last_day, "row_count": sum(used.values())}
 
@@ -339,10 +375,14 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
         if not is_possible and update not in seen and devices >= DEVICES_MIN:
             seen.add(update)
             changed, origin, target = update
-            unknown.append(Unknown(
-                " and ".join(NAMES[name] for name in changed), f"{' and '.join(origin)} to {' and '.join(target)}", devices,
-                "in the weeks of the update, too few devices of the same kind kept the old version to compare with",
-            ))
+            unknown.append(
+                Unknown(
+                    " and ".join(NAMES[name] for name in changed),
+                    f"{' and '.join(origin)} to {' and '.join(target)}",
+                    devices,
+                    "in the weeks of the update, too few devices of the same kind kept the old version to compare with",
+                )
+            )
     return possible, unknown
 
 
@@ -350,7 +390,9 @@ def _update(from_key: str, to_key: str) -> tuple | None:
     """Returns the factors that an update changed, with their old and new values; `None` if it can have no culprit."""
     origin, target = (dict(zip(_KEY, key.split("|"))) for key in (from_key, to_key))
     changed = [name for name in _KEY if origin[name] != target[name]]
-    if not set(changed) <= set(_UPDATED) or UNKNOWN in {versions[name] for name in changed for versions in (origin, target)}:
+    if not set(changed) <= set(_UPDATED) or UNKNOWN in {
+        versions[name] for name in changed for versions in (origin, target)
+    }:
         return None
     factors = tuple(_UPDATED[name] for name in changed)
     return (factors, *(tuple(_named(versions)[name] for name in factors) for versions in (origin, target)))
@@ -383,10 +425,14 @@ def _unknown_levels(rows: list[dict]) -> list[Unknown]:
     for (factor, level, _), parts in sorted(strata.items()):
         devices = sum(sum(stratum.group.values()) for stratum in parts)
         if devices >= DEVICES_MIN and not _is_possible(parts):
-            found.append(Unknown(
-                NAMES[factor], level, devices,
-                "too few other devices agree in everything else, so its effect cannot be told apart from theirs",
-            ))
+            found.append(
+                Unknown(
+                    NAMES[factor],
+                    level,
+                    devices,
+                    "too few other devices agree in everything else, so its effect cannot be told apart from theirs",
+                )
+            )
     return found
 
 
@@ -470,7 +516,11 @@ def _behind(rows: list[dict], culprits: list[Culprit]) -> list[Outlier]:
         first.setdefault(row["device"], _named(row))
     return [
         Outlier(
-            row["device"], row["measure"], row["model"], row["disk_model"], ratio(row["bin"] - row["median"]),
+            row["device"],
+            row["measure"],
+            row["model"],
+            row["disk_model"],
+            ratio(row["bin"] - row["median"]),
             _why(row, culprits, None, None),
         )
         for row in list(first.values())[:20]
@@ -479,7 +529,9 @@ def _behind(rows: list[dict], culprits: list[Culprit]) -> list[Outlier]:
 
 def _why(row: dict, culprits: list[Culprit], cause: dict | None, writer: dict | None) -> str:
     for culprit in culprits:
-        if culprit.measure == row["measure"] and all(row[f] == level for f, level in zip(culprit.factors, culprit.levels)):
+        if culprit.measure == row["measure"] and all(
+            row[f] == level for f, level in zip(culprit.factors, culprit.levels)
+        ):
             return f"it has {describe(culprit)}"
     if row["measure"] == "written bytes" and writer and writer["written_in_all"]:
         share = writer["written_bytes"] / writer["written_in_all"]
@@ -514,7 +566,9 @@ def _wear(rows: list[dict]) -> Wear | None:
     def reached(name: str) -> tuple[datetime.date | None, dict[str, int]]:
         seen = 0
         by_model: dict[str, int] = defaultdict(int)
-        for row in sorted((row for row in rows if row[name] is not None), key=lambda row: (row[name], row["disk_model"])):
+        for row in sorted(
+            (row for row in rows if row[name] is not None), key=lambda row: (row[name], row["disk_model"])
+        ):
             by_model[row["disk_model"]] += min(row["disks"], WORN_RANK - seen)
             seen += row["disks"]
             if seen >= WORN_RANK:

@@ -20,8 +20,11 @@ from .store import Location, is_damaged
 VERSION = 1
 META_BYTES_MAX = 8 << 20
 _COLUMNS = ["device", "op", "bytes", "queued_ns", "issued_ns", "completed_ns"]
-_NAMES = {"read": ("reads", "read_us", "slow_reads", "read_classes"), "write": ("writes", "write_us", "slow_writes", "write_classes"),
-          "flush": ("flushes", "flush_us", "slow_flushes", "flush_classes")}
+_NAMES = {
+    "read": ("reads", "read_us", "slow_reads", "read_classes"),
+    "write": ("writes", "write_us", "slow_writes", "write_classes"),
+    "flush": ("flushes", "flush_us", "slow_flushes", "flush_classes"),
+}
 
 
 def rows(location: Location, folder: str) -> list[dict]:
@@ -50,13 +53,21 @@ def rows(location: Location, folder: str) -> list[dict]:
             continue
         # A host's name is a name of a person's machine: it is replaced, as in `fonio watch send`.
         name = host.get("name")
-        found.append({
-            "device": "host-" + hashlib.sha256(name.encode()).hexdigest()[:16] if name else None,
-            "day": day, "source": "recording", "writer": meta.get("writer"), "model": host.get("model"),
-            "kernel": host.get("kernel"), "disk": device.get("name"), "disk_model": device.get("model"),
-            "disk_bytes": device.get("size_bytes"), "watched_s": max((ended - began) // 1_000_000_000, 1),
-            **sums[number],
-        })
+        found.append(
+            {
+                "device": "host-" + hashlib.sha256(name.encode()).hexdigest()[:16] if name else None,
+                "day": day,
+                "source": "recording",
+                "writer": meta.get("writer"),
+                "model": host.get("model"),
+                "kernel": host.get("kernel"),
+                "disk": device.get("name"),
+                "disk_model": device.get("model"),
+                "disk_bytes": device.get("size_bytes"),
+                "watched_s": max((ended - began) // 1_000_000_000, 1),
+                **sums[number],
+            }
+        )
     return found
 
 
@@ -93,14 +104,18 @@ def _add(sums: dict[str, dict], table: pa.Table) -> None:
     ops = pc.cast(op, pa.string())
     devices = pc.cast(table["device"], pa.string())
     for device in pc.unique(devices).to_pylist():
-        row = sums.setdefault(device, {name: 0 for names in _NAMES.values() for name in names[:3]} | {"read_bytes": 0, "written_bytes": 0})
+        row = sums.setdefault(
+            device, {name: 0 for names in _NAMES.values() for name in names[:3]} | {"read_bytes": 0, "written_bytes": 0}
+        )
         for kind, (count, total, slow, classes) in _NAMES.items():
             chosen = pc.and_(pc.equal(devices, device), pc.equal(ops, kind))
             times = pc.filter(took, chosen).drop_null().to_numpy() // 1000
             times = times[times >= 0]
             row[count] += len(times)
             row[total] += int(times.sum())
-            found = np.minimum(np.where(times > 0, np.floor(np.log2(np.maximum(times, 1))).astype(int) + 1, 0), CLASSES - 1)
+            found = np.minimum(
+                np.where(times > 0, np.floor(np.log2(np.maximum(times, 1))).astype(int) + 1, 0), CLASSES - 1
+            )
             row[slow] += int((found >= SLOW_CLASS).sum())
             counts = np.bincount(found, minlength=CLASSES)
             row[classes] = (np.array(row.get(classes) or [0] * CLASSES) + counts).tolist()

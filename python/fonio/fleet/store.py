@@ -29,10 +29,32 @@ FIRST_WAIT_S = float(os.environ.get("FONIO_FLEET_FIRST_WAIT_S", "1"))
 PARALLEL = 16
 
 _EXPIRED = ("expiredtoken", "expired", "invalidtoken")
-_REFUSED = ("access_denied", "accessdenied", "invalidaccesskeyid", "signaturedoesnotmatch", "forbidden", "http status 403")
-_BUSY = ("slow_down", "slowdown", "service_unavailable", "throttl", "too many requests", "http status 503", "http status 429",
-         "503", "timeout", "timed out", "connection", "network_connection", "internal_failure", "requesttimeout",
-         "temporarily", "stale file handle")
+_REFUSED = (
+    "access_denied",
+    "accessdenied",
+    "invalidaccesskeyid",
+    "signaturedoesnotmatch",
+    "forbidden",
+    "http status 403",
+)
+_BUSY = (
+    "slow_down",
+    "slowdown",
+    "service_unavailable",
+    "throttl",
+    "too many requests",
+    "http status 503",
+    "http status 429",
+    "503",
+    "timeout",
+    "timed out",
+    "connection",
+    "network_connection",
+    "internal_failure",
+    "requesttimeout",
+    "temporarily",
+    "stale file handle",
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +186,9 @@ class Location:
 
 def is_damaged(error: BaseException | None) -> bool:
     """Returns whether an error is one of a damaged Parquet file: those of Thrift and of compression are plain system errors."""
-    return isinstance(error, OSError) and any(word in str(error).lower() for word in ("thrift", "parquet", "corrupt", "decompress"))
+    return isinstance(error, OSError) and any(
+        word in str(error).lower() for word in ("thrift", "parquet", "corrupt", "decompress")
+    )
 
 
 def _says(told: str, words: tuple[str, ...]) -> bool:
@@ -175,7 +199,9 @@ def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, pafs.Fi
     """Returns the file system of a place, the same one that repeats requests itself, and the path."""
     scheme, path = place.split("://", 1)
     if scheme in ("s3", "s3a"):
-        endpoint = options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        endpoint = (
+            options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        )
         settings: dict[str, object] = {
             "region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1",
         }
@@ -186,7 +212,8 @@ def _open(place: str, options: dict[str, str]) -> tuple[pafs.FileSystem, pafs.Fi
         settings["allow_delayed_open"] = True
         # The waits between tries are ours where possible, so that they are the same for all stores.
         once, patient = (
-            pafs.S3FileSystem(**settings, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=tries)) for tries in (1, TRIES)
+            pafs.S3FileSystem(**settings, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=tries))
+            for tries in (1, TRIES)
         )
         return once, patient, path
     try:

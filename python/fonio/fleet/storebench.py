@@ -33,7 +33,10 @@ def rows(data: bytes, device: str) -> list[dict]:
     if version is None:
         raise Refused("not-a-result", _NOT_OURS)
     if int(version[1]) > VERSION:
-        raise Refused("newer-result", f"the result's schema is newer than {SCHEMA}/{VERSION}; update the package fonio on this machine")
+        raise Refused(
+            "newer-result",
+            f"the result's schema is newer than {SCHEMA}/{VERSION}; update the package fonio on this machine",
+        )
     if document.get("origin") != "measured":
         raise Refused("not-measured", "it is a result of a model or of an emulated device")
     key, disk, machine, figures = (_object(document, name) for name in ("key", "device", "machine", "figures"))
@@ -64,10 +67,17 @@ def rows(data: bytes, device: str) -> list[dict]:
         measured = figure.get("measured") if isinstance(figure, dict) else None
         if not isinstance(measured, dict):
             continue
-        found.append({
-            **shared, "figure": name, "unit": measured.get("unit"), "value": _number(measured, "value"), "least": _number(measured, "low"),
-            "most": _number(measured, "high"), "runs": measured.get("runs"),
-        })
+        found.append(
+            {
+                **shared,
+                "figure": name,
+                "unit": measured.get("unit"),
+                "value": _number(measured, "value"),
+                "least": _number(measured, "low"),
+                "most": _number(measured, "high"),
+                "runs": measured.get("runs"),
+            }
+        )
     return found
 
 

@@ -37,7 +37,7 @@ class Snapshot:
     files: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in TABLES})
     #: The columns that the files of a table have.
     columns: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in TABLES})
-    rows: dict[str, int] = field(default_factory=lambda: {name: 0 for name in TABLES})
+    rows: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
     file_bytes: int = 0
     arrived: list[str] = field(default_factory=list)
     recordings: list[str] = field(default_factory=list)
@@ -54,7 +54,10 @@ class Snapshot:
 
 
 def take(
-    location: Location, since: datetime.date | None = None, until: datetime.date | None = None, with_recordings: bool = True
+    location: Location,
+    since: datetime.date | None = None,
+    until: datetime.date | None = None,
+    with_recordings: bool = True,
 ) -> Snapshot:
     """Lists and checks the files of a fleet. `since` and `until` choose days, both included."""
     snapshot = Snapshot(location)
@@ -81,9 +84,11 @@ def take(
     _check(snapshot, tables)
     _read_arrived(snapshot)
     _read_recordings(snapshot, is_wanted)
-    _add(snapshot, "results", [
-        row for row in read_results(location, snapshot.documents, snapshot.problems) if is_wanted(str(row["day"]))
-    ])
+    _add(
+        snapshot,
+        "results",
+        [row for row in read_results(location, snapshot.documents, snapshot.problems) if is_wanted(str(row["day"]))],
+    )
     if not snapshot.rows["days"] and not (snapshot.extra and snapshot.extra["days"].num_rows):
         told = "; ".join(snapshot.problems.texts())
         raise FleetError(
@@ -117,10 +122,16 @@ def _check(snapshot: Snapshot, tables: list[tuple[str, File]]) -> None:
         if version is None or not version.isdigit():
             return intake.Refused("not-ours", "the Parquet file does not name a version of the schema")
         if int(version) > VERSION:
-            return intake.Refused("newer", f"its schema is newer than {VERSION}; update the package fonio on this machine")
+            return intake.Refused(
+                "newer", f"its schema is newer than {VERSION}; update the package fonio on this machine"
+            )
         for field_ in TABLES[name]:
             index = schema.get_field_index(field_.name)
-            if index >= 0 and schema.field(index).type != field_.type and not pa.types.is_null(schema.field(index).type):
+            if (
+                index >= 0
+                and schema.field(index).type != field_.type
+                and not pa.types.is_null(schema.field(index).type)
+            ):
                 return intake.Refused("wrong-type", f"the column {field_.name} has the type {schema.field(index).type}")
         return rows, set(schema.names)
 

@@ -47,7 +47,9 @@ def sentence(culprit: Culprit) -> str:
     if culprit.since_range is not None and culprit.from_levels is not None:
         told += f" The updates were between {culprit.since_range[0]} and {culprit.since_range[1]}, half of them by the week of {culprit.since}."
     elif culprit.since_range is not None:
-        told += f" It began in the week of {culprit.since} (between {culprit.since_range[0]} and {culprit.since_range[1]})."
+        told += (
+            f" It began in the week of {culprit.since} (between {culprit.since_range[0]} and {culprit.since_range[1]})."
+        )
     elif culprit.since is not None:
         told += f" It was so in the first week with enough devices to see it ({culprit.since})."
     if culprit.inseparable:
@@ -69,8 +71,16 @@ def wear_sentence(wear: Wear | None) -> str:
     if wear.earliest is None and wear.latest is None:
         return told + f" Fewer than {wear.rank} have a date at which they will be worn out."
     begin = wear.earliest or wear.latest
-    when = f"by {begin}" if wear.latest == begin else f"between {begin} and {wear.latest}" if wear.latest else f"on {begin} or later"
-    models = ", ".join(f"{count} {model}" for model, count in sorted(wear.by_model.items(), key=lambda item: (-item[1], item[0])))
+    when = (
+        f"by {begin}"
+        if wear.latest == begin
+        else f"between {begin} and {wear.latest}"
+        if wear.latest
+        else f"on {begin} or later"
+    )
+    models = ", ".join(
+        f"{count} {model}" for model, count in sorted(wear.by_model.items(), key=lambda item: (-item[1], item[0]))
+    )
     told += f" The first {wear.rank} will be worn out {when}, if they are written as before ({models})."
     if wear.unknown:
         told += f" For {wear.unknown:,} disks the date is unknown."
@@ -106,33 +116,57 @@ def lines(report: Report) -> list[str]:
     _section(out, "Better, all else equal", [sentence(culprit) for culprit in report.better])
     _section(out, "Unknown", [unknown_sentence(unknown) for unknown in report.unknown])
     suffering = [row for row in report.sufferers if row.suffering]
-    _section(out, "Devices with a stall a day or more", [
-        f"{NAMES[row.factor]} {row.level}: {row.suffering:,} of {row.devices:,} ({row.share:.1%}; {row.share_least:.1%} to "
-        f"{row.share_most:.1%}), {row.stalled_s_a_day:.1f} s a day on average"
-        for row in suffering[:20]
-    ])
-    _section(out, "Causes of stalls", [
-        f"{row['unit']}: {row['cause']}{' ' + row['culprit'] if row['culprit'] else ''}, {row['stalled_ms'] / 1000:,.0f} s on "
-        f"{row['devices']:,} devices"
-        for row in report.stall_causes[:8]
-    ])
-    _section(out, "Units that write most", [
-        f"{row['unit']}: {row['written_bytes'] / row['device_days'] / 1e6:,.0f} MB a day on {row['devices']:,} devices"
-        + (f", {row['written_bytes'] / report.written_bytes:.0%} of all bytes" if report.written_bytes else "")
-        for row in report.writers[:8]
-    ])
-    _section(out, f"Outliers ({report.outliers_in_all:,} devices)", [
-        f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
-        for row in report.outliers[:10]
-    ])
-    _section(out, "Results of StoreBench (medians of devices)", [
-        f"{model} ({comparison}), {max(row.devices for row in rows):,} devices: {', '.join(map(quantity, rows))}"
-        for (model, comparison), rows in list(benchmarked(report).items())[:12]
-    ])
-    _section(out, f"Behind others of their kind in StoreBench ({report.behind_in_all:,} devices)", [
-        f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
-        for row in report.behind[:10]
-    ])
+    _section(
+        out,
+        "Devices with a stall a day or more",
+        [
+            f"{NAMES[row.factor]} {row.level}: {row.suffering:,} of {row.devices:,} ({row.share:.1%}; {row.share_least:.1%} to "
+            f"{row.share_most:.1%}), {row.stalled_s_a_day:.1f} s a day on average"
+            for row in suffering[:20]
+        ],
+    )
+    _section(
+        out,
+        "Causes of stalls",
+        [
+            f"{row['unit']}: {row['cause']}{' ' + row['culprit'] if row['culprit'] else ''}, {row['stalled_ms'] / 1000:,.0f} s on "
+            f"{row['devices']:,} devices"
+            for row in report.stall_causes[:8]
+        ],
+    )
+    _section(
+        out,
+        "Units that write most",
+        [
+            f"{row['unit']}: {row['written_bytes'] / row['device_days'] / 1e6:,.0f} MB a day on {row['devices']:,} devices"
+            + (f", {row['written_bytes'] / report.written_bytes:.0%} of all bytes" if report.written_bytes else "")
+            for row in report.writers[:8]
+        ],
+    )
+    _section(
+        out,
+        f"Outliers ({report.outliers_in_all:,} devices)",
+        [
+            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
+            for row in report.outliers[:10]
+        ],
+    )
+    _section(
+        out,
+        "Results of StoreBench (medians of devices)",
+        [
+            f"{model} ({comparison}), {max(row.devices for row in rows):,} devices: {', '.join(map(quantity, rows))}"
+            for (model, comparison), rows in list(benchmarked(report).items())[:12]
+        ],
+    )
+    _section(
+        out,
+        f"Behind others of their kind in StoreBench ({report.behind_in_all:,} devices)",
+        [
+            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
+            for row in report.behind[:10]
+        ],
+    )
     _section(out, "Wear", [wear_sentence(report.wear)])
     _section(out, "Left out", report.problems)
     out += [

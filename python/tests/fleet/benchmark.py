@@ -1,9 +1,9 @@
 """Measures reports over generated fleets, for `cargo xtask bench fleet`. Prints one JSON object for each measurement.
 
-    python3 benchmark.py growth FOLDER DAYS DEVICES...
-    python3 benchmark.py silent FOLDER DAYS DEVICES SEEDS
-    python3 benchmark.py found FOLDER DAYS DEVICES SEEDS
-    python3 benchmark.py engines FOLDER DAYS DEVICES
+python3 benchmark.py growth FOLDER DAYS DEVICES...
+python3 benchmark.py silent FOLDER DAYS DEVICES SEEDS
+python3 benchmark.py found FOLDER DAYS DEVICES SEEDS
+python3 benchmark.py engines FOLDER DAYS DEVICES
 """
 
 from __future__ import annotations
@@ -37,24 +37,47 @@ def main() -> None:
     if what == "growth":
         for devices in numbers:
             with made(folder, devices=devices, days=int(days)) as place:
-                tell(devices=devices, days=int(days), bytes=size(place), **measured(["report", place, "--json", "--memory", MEMORY])[0])
+                tell(
+                    devices=devices,
+                    days=int(days),
+                    bytes=size(place),
+                    **measured(["report", place, "--json", "--memory", MEMORY])[0],
+                )
     elif what == "engines":
         with made(folder, devices=numbers[0], days=int(days)) as place:
             for engine in ("duckdb", "spark"):
-                tell(engine=engine, devices=numbers[0], days=int(days), **measured(["report", place, "--json", "--engine", engine])[0])
+                tell(
+                    engine=engine,
+                    devices=numbers[0],
+                    days=int(days),
+                    **measured(["report", place, "--json", "--engine", engine])[0],
+                )
     else:
         for seed in range(numbers[1]):
-            with made(folder, devices=numbers[0], days=int(days), seed=1000 + seed, faults=() if what == "silent" else tuple(FAULTS)) as place:
+            with made(
+                folder,
+                devices=numbers[0],
+                days=int(days),
+                seed=1000 + seed,
+                faults=() if what == "silent" else tuple(FAULTS),
+            ) as place:
                 _, report = measured(["report", place, "--json"])
                 named = [(row["factors"], row["levels"], row["measure"]) for row in report["culprits"]]
-                found = [name for name, (factor, level, measure) in EXPECTED.items() if ([factor], [level], measure) in named]
+                found = [
+                    name for name, (factor, level, measure) in EXPECTED.items() if ([factor], [level], measure) in named
+                ]
                 planted = set() if what == "silent" else {(factor, level) for factor, level, _ in EXPECTED.values()}
                 false = [row for row in named if not all(pair in planted for pair in zip(row[0], row[1]))]
                 # Without faults, nothing is better than the rest either.
                 false += report["better"] if what == "silent" else []
                 tell(
-                    seed=1000 + seed, devices=numbers[0], days=int(days), found=found, false=len(false),
-                    outliers=report["outliers_in_all"] + report["behind_in_all"], comparisons=report["comparisons"],
+                    seed=1000 + seed,
+                    devices=numbers[0],
+                    days=int(days),
+                    found=found,
+                    false=len(false),
+                    outliers=report["outliers_in_all"] + report["behind_in_all"],
+                    comparisons=report["comparisons"],
                 )
 
 

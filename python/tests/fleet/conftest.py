@@ -66,14 +66,34 @@ def write_rows(place: Path, table: str, day: str, name: str, new: list[dict]) ->
     pq.write_table(pa.Table.from_pylist(new, schema=TABLES[table]), place / table / day / name)
 
 
-def device_file(place: Path, device: str, day: str, lines: list[dict] | None = None, cut: int | None = None, **head) -> Path:
+def device_file(
+    place: Path, device: str, day: str, lines: list[dict] | None = None, cut: int | None = None, **head
+) -> Path:
     """Writes the file of a device and day as `fonio watch send` does; `cut` bytes of the text are kept."""
     disk = {
-        "kind": "disk", "disk": "mmcblk0", "disk_model": "EM32", "watched_s": 86_400, "reads": 1000, "read_us": 500_000, "slow_reads": 0,
-        "writes": 1000, "write_us": 900_000, "slow_writes": 0, "flushes": 10, "flush_us": 10_000, "slow_flushes": 0,
-        "read_bytes": 1 << 20, "written_bytes": 1 << 22, "busy_ms": 1000, "stalls": 0, "stalled_ms": 0,
+        "kind": "disk",
+        "disk": "mmcblk0",
+        "disk_model": "EM32",
+        "watched_s": 86_400,
+        "reads": 1000,
+        "read_us": 500_000,
+        "slow_reads": 0,
+        "writes": 1000,
+        "write_us": 900_000,
+        "slow_writes": 0,
+        "flushes": 10,
+        "flush_us": 10_000,
+        "slow_flushes": 0,
+        "read_bytes": 1 << 20,
+        "written_bytes": 1 << 22,
+        "busy_ms": 1000,
+        "stalls": 0,
+        "stalled_ms": 0,
     }
-    body = [{"kind": "device", "schema": 1, "device": device, "day": day, "model": "pi-4", **head}, *(lines if lines is not None else [disk])]
+    body = [
+        {"kind": "device", "schema": 1, "device": device, "day": day, "model": "pi-4", **head},
+        *(lines if lines is not None else [disk]),
+    ]
     text = "".join(json.dumps(line) + "\n" for line in [*body, {"kind": "end", "lines": len(body) + 1}])
     path = place / "arrived" / day / f"{device}.jsonl.gz"
     path.parent.mkdir(parents=True, exist_ok=True)

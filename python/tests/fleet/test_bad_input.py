@@ -80,9 +80,16 @@ def test_wrong_clocks_lies_and_duplicates_are_counted(small):
     assert found.device_days == before.device_days and found.devices == before.devices
     assert found.written_bytes == before.written_bytes
     for words in (
-        ("2 rows", "clock was wrong", "device future"), ("negative", "device negative"), ("longer than a day", "device long"),
-        ("bus", "device fast"), ("busy", "device busy"), ("more slow requests", "device slow"), ("above an hour", "device hours"),
-        ("register", "device wear"), ("names no device",), ("2 rows", "sent before"),
+        ("2 rows", "clock was wrong", "device future"),
+        ("negative", "device negative"),
+        ("longer than a day", "device long"),
+        ("bus", "device fast"),
+        ("busy", "device busy"),
+        ("more slow requests", "device slow"),
+        ("above an hour", "device hours"),
+        ("register", "device wear"),
+        ("names no device",),
+        ("2 rows", "sent before"),
     ):
         problem(found, *words)
 
@@ -117,7 +124,11 @@ def test_packing_loses_nothing_and_counts_nothing_twice(small):
     assert pack(str(small)).startswith("Packed 5 files")
     assert pack(str(small)).startswith("Packed 0 files"), "only the half-written file is left"
     found = report(small)
-    assert (found.devices, found.device_days, found.written_bytes) == (before.devices, before.device_days, before.written_bytes)
+    assert (found.devices, found.device_days, found.written_bytes) == (
+        before.devices,
+        before.device_days,
+        before.written_bytes,
+    )
     late.unlink()
     device_file(small, "late", DAY)
     assert pack(str(small)).startswith("Packed 1 files")
@@ -132,9 +143,17 @@ def test_a_migrated_fleet_has_the_present_columns_and_the_same_answers(small, tm
     told = migrate(str(small), str(tmp_path / "new"))
     assert told.startswith("Wrote ") and "cut.parquet" in told
     old, new = report(small), report(tmp_path / "new")
-    assert (new.devices, new.device_days, new.written_bytes, new.sufferers) == (old.devices, old.device_days, old.written_bytes, old.sufferers)
+    assert (new.devices, new.device_days, new.written_bytes, new.sufferers) == (
+        old.devices,
+        old.device_days,
+        old.written_bytes,
+        old.sufferers,
+    )
     for path in (tmp_path / "new" / "days").rglob("*.parquet"):
-        assert pq.read_schema(path).equals(DAYS, check_metadata=False) and pq.read_schema(path).metadata[VERSION_KEY] == b"1"
+        assert (
+            pq.read_schema(path).equals(DAYS, check_metadata=False)
+            and pq.read_schema(path).metadata[VERSION_KEY] == b"1"
+        )
     with pytest.raises(FleetError, match="is not empty"):
         migrate(str(small), str(tmp_path / "new"))
 
@@ -147,7 +166,9 @@ def test_recordings_of_all_ages(small):
         shutil.copytree(sample, folder / name)
         # A recording of a day on which the fleet has other devices.
         meta = json.loads((folder / name / "meta.json").read_text())
-        meta["clock"]["unix_ns_at_zero"] = int(datetime.datetime(2025, 1, 4, tzinfo=datetime.timezone.utc).timestamp() * 1e9)
+        meta["clock"]["unix_ns_at_zero"] = int(
+            datetime.datetime(2025, 1, 4, tzinfo=datetime.timezone.utc).timestamp() * 1e9
+        )
         meta |= {"schema_version": 99} if name == "newer" else {}
         (folder / name / "meta.json").write_text(json.dumps(meta)[: 300 if name == "cut" else None])
     requests = pq.read_table(folder / "older" / "requests.parquet")
@@ -169,7 +190,11 @@ def test_a_recording_becomes_a_row_with_its_requests():
     (row,) = recordings.rows(Location(str(folder)), "webbench-on-ridata")
     requests = pq.read_table(folder / "webbench-on-ridata" / "requests.parquet").to_pylist()
     for op, plural in (("read", "reads"), ("write", "writes"), ("flush", "flushes")):
-        times = [(r["completed_ns"] - r["queued_ns"]) // 1000 for r in requests if r["op"] == op and r["completed_ns"] is not None]
+        times = [
+            (r["completed_ns"] - r["queued_ns"]) // 1000
+            for r in requests
+            if r["op"] == op and r["completed_ns"] is not None
+        ]
         assert (row[plural], row[f"{op}_us"], sum(row[f"{op}_classes"])) == (len(times), sum(times), len(times)), op
     assert row["writes"] > 50 and row["written_bytes"] == sum(r["bytes"] for r in requests if r["op"] == "write")
     assert row["device"].startswith("host-") and "vm" not in row["device"]

@@ -69,9 +69,13 @@ def test_the_dashboard_is_complete():
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24
         assert not any(
-            other is not panel and at["x"] < there["x"] + there["w"] and there["x"] < at["x"] + at["w"]
-            and at["y"] < there["y"] + there["h"] and there["y"] < at["y"] + at["h"]
-            for other in panels for there in [other["gridPos"]]
+            other is not panel
+            and at["x"] < there["x"] + there["w"]
+            and there["x"] < at["x"] + at["w"]
+            and at["y"] < there["y"] + there["h"]
+            and there["y"] < at["y"] + at["h"]
+            for other in panels
+            for there in [other["gridPos"]]
         ), f"{panel['title']} lies over another panel"
         # A column with a format of its own is in the query.
         for override in panel["fieldConfig"]["overrides"]:
@@ -82,13 +86,18 @@ def test_the_database_has_the_answers_of_the_report(database):
     connection, found = database
     one = lambda sql: connection.execute(sql).fetchone()  # noqa: E731
     assert one("SELECT verdict, devices, device_days, last_day FROM report") == (
-        text.verdict(found), found.devices, found.device_days, found.last_day
+        text.verdict(found),
+        found.devices,
+        found.device_days,
+        found.last_day,
     )
     assert one("SELECT count(*) FROM causes WHERE is_worse") == (len(found.culprits),)
     assert one("SELECT sum(days), count(DISTINCT device) FROM weeks") == (found.device_days, found.devices)
     assert one("SELECT max(week_begins) FROM weeks")[0].date() == found.last_day - datetime.timedelta(days=6)
     assert one("SELECT count(DISTINCT device) FROM results") > (found.devices // 2,)
-    assert [row[0] for row in connection.execute("SELECT sentence FROM unknown").fetchall()] == list(map(text.unknown_sentence, found.unknown))
+    assert [row[0] for row in connection.execute("SELECT sentence FROM unknown").fetchall()] == list(
+        map(text.unknown_sentence, found.unknown)
+    )
 
 
 def test_a_database_replaces_the_old_one_completely_or_not_at_all(small, tmp_path):

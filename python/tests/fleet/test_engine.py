@@ -22,16 +22,38 @@ def test_a_text_is_itself_in_sql(value):
 def test_every_query_has_all_its_values():
     from importlib import resources
 
-    values = dict.fromkeys(("today", "first_valid", "last_day", "weeks", "units", "devices", "factor", "level", "measure", "unit", "from_week", "to_week", "equal", "measures", "table"), "1")
-    names = [file.name for file in resources.files("fonio.fleet").joinpath("sql").iterdir() if file.name.endswith(".sql")]
+    values = dict.fromkeys(
+        (
+            "today",
+            "first_valid",
+            "last_day",
+            "weeks",
+            "units",
+            "devices",
+            "factor",
+            "level",
+            "measure",
+            "unit",
+            "from_week",
+            "to_week",
+            "equal",
+            "measures",
+            "table",
+        ),
+        "1",
+    )
+    names = [
+        file.name for file in resources.files("fonio.fleet").joinpath("sql").iterdir() if file.name.endswith(".sql")
+    ]
     assert len(names) >= 18
     for name in names:
         assert "$" not in query(name.removesuffix(".sql"), **values), name
 
 
 def test_arrow_files_give_the_same_report_as_duckdbs_own_reader(small):
-    from fonio.fleet import document, questions, table
     from conftest import TODAY
+
+    from fonio.fleet import document, questions, table
 
     reports = []
     for is_local in (True, False):

@@ -17,7 +17,9 @@ from conftest import REPOSITORY, device_file, report
 from fonio.fleet import FleetError, cli, document, pack, send, store
 from fonio.fleet.store import Location
 
-moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="the Python package moto with its server is not installed")
+moto = pytest.importorskip(
+    "moto.moto_server.werkzeug_app", reason="the Python package moto with its server is not installed"
+)
 serving = pytest.importorskip("werkzeug.serving")
 
 _ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
@@ -64,7 +66,9 @@ def server(monkeypatch):
     thread.start()
     application.url = f"http://127.0.0.1:{found.server_port}"
     for name, value in (
-        ("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
         ("AWS_ENDPOINT_URL", application.url),
     ):
         monkeypatch.setenv(name, value)
@@ -120,7 +124,9 @@ def test_a_recording_that_a_busy_store_does_not_deliver_is_not_half_written(smal
     for name in ("good", "cut"):
         shutil.copytree(sample, small / "recordings" / name)
         meta = json.loads((sample / "meta.json").read_text())
-        meta["clock"]["unix_ns_at_zero"] = int(datetime.datetime(2025, 1, 4, tzinfo=datetime.timezone.utc).timestamp() * 1e9)
+        meta["clock"]["unix_ns_at_zero"] = int(
+            datetime.datetime(2025, 1, 4, tzinfo=datetime.timezone.utc).timestamp() * 1e9
+        )
         (small / "recordings" / name / "meta.json").write_text(json.dumps(meta))
     whole = (sample / "requests.parquet").read_bytes()
     (small / "recordings" / "cut" / "requests.parquet").write_bytes(whole[: len(whole) // 2])
@@ -142,7 +148,9 @@ def test_a_credential_that_expires_during_a_report_is_one_sentence(small, server
         server.requests, server.expires_at = 0, at
         assert cli.main(["report", place]) == 2, at
         told = capsys.readouterr()
-        assert told.out == "" and "the credential has expired; renew it" in told.err and len(told.err.splitlines()) == 1, (at, told.err)
+        assert (
+            told.out == "" and "the credential has expired; renew it" in told.err and len(told.err.splitlines()) == 1
+        ), (at, told.err)
     server.expires_at = None
     assert report(place).devices == 30
 

@@ -26,7 +26,9 @@ def test_the_planted_faults_are_found_with_their_size_and_no_other(faulty):
         rows = [culprit for culprit in found.culprits if describe(culprit) == name and culprit.measure == measure]
         assert rows, f"{name}: {measure} is missing in {[text.sentence(culprit) for culprit in found.culprits]}"
         # A MiB is added to the bytes of units, and months of manufacture are drawn: the planted ratio is not met exactly.
-        assert rows[0].comparison.least < planted * 1.02 and planted * 0.98 < rows[0].comparison.most, text.sentence(rows[0])
+        assert rows[0].comparison.least < planted * 1.02 and planted * 0.98 < rows[0].comparison.most, text.sentence(
+            rows[0]
+        )
     assert {describe(culprit) for culprit in found.culprits} <= {name for name, _, _ in EXPECTED.values()}
     update = next(culprit for culprit in found.culprits if culprit.measure == EXPECTED["unit"][1])
     # The system 24.3 came from day 63 to day 73 after 2025-01-01.

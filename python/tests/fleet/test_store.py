@@ -57,7 +57,9 @@ def location(server) -> Location:
 
 
 def test_a_store_that_throttles_is_asked_again(server):
-    server.answers = [(503, _ERROR.format(code="SlowDown", message="Please reduce your request rate."))] * 3 + [(200, _LISTING)]
+    server.answers = [(503, _ERROR.format(code="SlowDown", message="Please reduce your request rate."))] * 3 + [
+        (200, _LISTING)
+    ]
     found = location(server)
     waits: list[float] = []
     found._sleep = waits.append
@@ -73,7 +75,10 @@ def test_a_store_that_only_throttles_is_one_sentence(server):
 
 @pytest.mark.parametrize(
     ("code", "sentence"),
-    [("ExpiredToken", "the credential has expired; renew it"), ("AccessDenied", "refuses the credential; check AWS_ACCESS_KEY_ID")],
+    [
+        ("ExpiredToken", "the credential has expired; renew it"),
+        ("AccessDenied", "refuses the credential; check AWS_ACCESS_KEY_ID"),
+    ],
 )
 def test_a_credential_is_not_tried_again(server, code, sentence):
     server.answers = [(403, _ERROR.format(code=code, message="No."))]

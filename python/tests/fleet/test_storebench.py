@@ -21,11 +21,27 @@ def document(milliseconds: float = 2.0, began: int = BEGAN, **changes) -> dict:
     value = {"unit": "ms", "runs": 3, "low": milliseconds * 0.9, "high": milliseconds * 1.1, "stable": True}
     rate = {"unit": "MB/s", "runs": 1, "low": 20.0, "high": 20.0, "stable": True, "value": 20.0}
     return {
-        "schema": "fonio.storebench/1", "tool": "fonio 0.1.0", "engine": "fio-3.33", "began_unix_s": began, "took_s": 400.0,
+        "schema": "fonio.storebench/1",
+        "tool": "fonio 0.1.0",
+        "engine": "fio-3.33",
+        "began_unix_s": began,
+        "took_s": 400.0,
         "origin": "measured",
         "key": {"test_version": 1, "effort": "full", "mode": "directory", "file_system": "ext4", "size_class_gb": 32},
-        "device": {"kind": "sd", "model": "SC32G", "firmware": "0x0", "made": "05/2023", "capacity_bytes": 31_914_983_424},
-        "machine": {"board": "Pi 4", "kernel": "6.12.8", "distribution": "Debian 12", "mount_options": [], "caches_dropped": True},
+        "device": {
+            "kind": "sd",
+            "model": "SC32G",
+            "firmware": "0x0",
+            "made": "05/2023",
+            "capacity_bytes": 31_914_983_424,
+        },
+        "machine": {
+            "board": "Pi 4",
+            "kernel": "6.12.8",
+            "distribution": "Debian 12",
+            "mount_options": [],
+            "caches_dropped": True,
+        },
         "figures": {
             "sync.write.4k.p50": {"measured": {**value, "value": milliseconds}},
             "sustained.last": {"measured": rate},
@@ -44,13 +60,30 @@ def put(place, device: str, content: object, name: str = "storebench.json") -> N
 def test_a_document_becomes_a_row_for_each_measured_figure():
     rows = storebench.rows(json.dumps(document()).encode(), "d1")
     assert [(row["figure"], row["unit"], row["value"]) for row in rows] == [
-        ("sustained.last", "MB/s", 20.0), ("sync.write.4k.p50", "ms", 2.0)
+        ("sustained.last", "MB/s", 20.0),
+        ("sync.write.4k.p50", "ms", 2.0),
     ]
     assert rows[1] | {"figure": None} == {
-        "device": "d1", "day": datetime.date(2025, 1, 5), "began_s": BEGAN, "writer": "fonio 0.1.0", "engine": "fio-3.33",
-        "comparison": "v1.full.directory.ext4.32gb", "model": "Pi 4", "kernel": "6.12.8", "os": "Debian 12", "disk_kind": "sd",
-        "disk_model": "SC32G", "disk_firmware": "0x0", "disk_made": "05/2023", "disk_bytes": 31_914_983_424, "figure": None,
-        "unit": "ms", "value": 2.0, "least": 1.8, "most": 2.2, "runs": 3,
+        "device": "d1",
+        "day": datetime.date(2025, 1, 5),
+        "began_s": BEGAN,
+        "writer": "fonio 0.1.0",
+        "engine": "fio-3.33",
+        "comparison": "v1.full.directory.ext4.32gb",
+        "model": "Pi 4",
+        "kernel": "6.12.8",
+        "os": "Debian 12",
+        "disk_kind": "sd",
+        "disk_model": "SC32G",
+        "disk_firmware": "0x0",
+        "disk_made": "05/2023",
+        "disk_bytes": 31_914_983_424,
+        "figure": None,
+        "unit": "ms",
+        "value": 2.0,
+        "least": 1.8,
+        "most": 2.2,
+        "runs": 3,
     }
     assert set(rows[0]) == set(RESULTS.names)
 
@@ -94,12 +127,18 @@ def test_documents_and_parquet_files_are_one_table_and_bad_documents_are_named(s
     ):
         assert words in found.problems, found.problems
     assert len(found.problems) == 8
-    (median,) = [row for row in found.benchmarked if (row.disk_model, row.quantity) == ("SC32G", "synchronous write time")]
+    (median,) = [
+        row for row in found.benchmarked if (row.disk_model, row.quantity) == ("SC32G", "synchronous write time")
+    ]
     assert (median.devices, median.median, median.comparison) == (3, 2.0, "v1.full.directory.ext4.32gb")
     told = "SC32G (v1.full.directory.ext4.32gb), 4 devices: long write 20 MB/s at its end, write of 4 KiB and fdatasync 2 ms"
     assert told in "\n".join(text.lines(found))
     # Results of devices do not change the rest of the report.
-    assert (found.devices, found.device_days, found.written_bytes) == (before.devices, before.device_days, before.written_bytes)
+    assert (found.devices, found.device_days, found.written_bytes) == (
+        before.devices,
+        before.device_days,
+        before.written_bytes,
+    )
 
 
 def test_results_are_packed_and_migrated_and_sent(small, tmp_path, capsys):
@@ -112,7 +151,9 @@ def test_results_are_packed_and_migrated_and_sent(small, tmp_path, capsys):
     assert report(small).benchmarked == before.benchmarked
     put(small, "good", document(3.0, began=BEGAN + 86_400), "second.json")
     migrate(str(small), str(tmp_path / "new"))
-    rows = [row for path in (tmp_path / "new" / "results").rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    rows = [
+        row for path in (tmp_path / "new" / "results").rglob("*.parquet") for row in pq.read_table(path).to_pylist()
+    ]
     assert sorted(row["value"] for row in rows if row["device"] == "good" and row["unit"] == "ms") == [2.0, 3.0]
     first = next((tmp_path / "new" / "results").rglob("*.parquet"))
     assert pq.read_schema(first).metadata[VERSION_KEY] == b"1"
@@ -120,7 +161,9 @@ def test_results_are_packed_and_migrated_and_sent(small, tmp_path, capsys):
     put(tmp_path / "gate", "d", document())
     (tmp_path / "fleet").mkdir()
     assert cli.main(["send", str(tmp_path / "gate"), str(tmp_path / "fleet")]) == 0
-    assert (tmp_path / "fleet" / "storebench" / "d" / "storebench.json").is_file() and "Sent 1 files" in capsys.readouterr().out
+    assert (
+        tmp_path / "fleet" / "storebench" / "d" / "storebench.json"
+    ).is_file() and "Sent 1 files" in capsys.readouterr().out
 
 
 def test_a_slow_disk_and_a_disk_that_became_slower_are_behind(small):
@@ -139,7 +182,10 @@ def test_a_slow_disk_and_a_disk_that_became_slower_are_behind(small):
     shown = {row.device: (row.measure, round(row.times_median, 1)) for row in found.behind}
     assert shown == {
         "slow": ("StoreBench synchronous write time (v1.full.directory.ext4.32gb)", pytest.approx(8.1, abs=0.3)),
-        "worn": ("change of the StoreBench synchronous write time (v1.full.directory.ext4.32gb)", pytest.approx(5.0, abs=0.1)),
+        "worn": (
+            "change of the StoreBench synchronous write time (v1.full.directory.ext4.32gb)",
+            pytest.approx(5.0, abs=0.1),
+        ),
     }
     assert found.behind_in_all == 2
 
@@ -149,6 +195,6 @@ def test_a_firmware_is_blamed_for_its_results(tmp_path):
     found = report(fleet)
     named = [culprit for culprit in found.culprits if culprit.measure.startswith("StoreBench synchronous write time")]
     assert [questions.describe(culprit) for culprit in named] == ["disk firmware EM32 2.1"]
-    assert named[0].comparison.least < 1.6 * 1.02 and 1.6 * 0.98 < named[0].comparison.most and named[0].since is None
+    assert named[0].comparison.least < 1.6 * 1.02 and named[0].comparison.most > 1.6 * 0.98 and named[0].since is None
     assert not any(culprit.measure.startswith("StoreBench random read time") for culprit in found.culprits)
     assert found.problems == []

@@ -109,7 +109,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn measure(arguments: &Arguments) -> Result<Vec<Measured>> {
     let python = process::scratch("python")?.join("bin/python3");
-    let folder = process::scratch("fleet")?;
+    // A folder of its own, because two measurements can run at the same time.
+    let folder = process::scratch(&format!("fleet-{}", arguments.what.name()))?;
     let mut command = Command::new(python);
     command.arg("python/tests/fleet/benchmark.py").arg(arguments.what.name()).arg(&folder);
     command.arg(arguments.days.to_string());

@@ -36,7 +36,11 @@ class DuckDb:
         #: The object store from which Arrow reads files.
         self._store: Location | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="fonio-fleet-")
-        settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": memory, "temp_directory": self._folder.name, "preserve_insertion_order": "false"}
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": memory,
+            "temp_directory": self._folder.name,
+            "preserve_insertion_order": "false",
+        }
         if threads:
             settings["threads"] = str(threads)
         self._connection = duckdb.connect(f"{self._folder.name}/fleet.duckdb", config=settings)

@@ -17,8 +17,14 @@ from ..store import Location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TYPES = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE", pa.float64(): "DOUBLE",
-          pa.list_(pa.int64()): "ARRAY<BIGINT>"}
+_TYPES = {
+    pa.string(): "STRING",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INT",
+    pa.date32(): "DATE",
+    pa.float64(): "DOUBLE",
+    pa.list_(pa.int64()): "ARRAY<BIGINT>",
+}
 
 
 class Spark:
@@ -31,7 +37,9 @@ class Spark:
             import pyspark
             from pyspark.sql import SparkSession
         except ImportError as error:
-            raise FleetError("the engine Spark needs PySpark: run the report with spark-submit, or `pip install pyspark`") from error
+            raise FleetError(
+                "the engine Spark needs PySpark: run the report with spark-submit, or `pip install pyspark`"
+            ) from error
         self._own = session is None
         self._session = session or SparkSession.builder.appName("fonio fleet").getOrCreate()
         self._session.conf.set("spark.sql.session.timeZone", "UTC")

@@ -15,5 +15,8 @@ location = Location(place, {"endpoint": endpoint})
 snapshot = table.take(location)
 location.write("arrived/2025-01-12/added.jsonl", added.encode())
 engine = Spark()
-print("report:" + document.to_json(questions.answer(snapshot, engine, datetime.date.fromisoformat(today))).replace("\n", " "))
+print(
+    "report:"
+    + document.to_json(questions.answer(snapshot, engine, datetime.date.fromisoformat(today))).replace("\n", " ")
+)
 engine.close()

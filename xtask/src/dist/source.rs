@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use super::folder;
 use super::package::{self, VERSION};
-use super::{committed_s, folder};
 use crate::process;
 
 /// Creates the archive. The same commit gives the same bytes: git writes the files in order with the time of the
@@ -15,7 +15,7 @@ use crate::process;
 pub fn make() -> Result<PathBuf> {
     let mut git = Command::new("git");
     git.args(["-c", "tar.umask=0022", "archive", "--format=tar"]).current_dir(process::root());
-    git.arg(format!("--prefix=fonio-{VERSION}/")).arg(format!("--mtime=@{}", committed_s()?)).arg("HEAD");
+    git.arg(format!("--prefix=fonio-{VERSION}/")).arg("HEAD");
     let out = git.stderr(Stdio::inherit()).output().context("cannot start git")?;
     ensure!(
         out.status.success(),

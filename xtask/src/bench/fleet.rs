@@ -92,8 +92,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         _ => devices[0].clone(),
     };
     let days = arguments.days;
+    let seeds = match arguments.what {
+        What::Silent | What::Found => format!(" --seeds {}", arguments.seeds),
+        What::Growth | What::Engines => String::new(),
+    };
     let command =
-        format!("cargo xtask bench fleet {} --devices {devices} --days {days}", arguments.what.name());
+        format!("cargo xtask bench fleet {} --devices {devices} --days {days}{seeds}", arguments.what.name());
     let rows = measure(arguments)?;
     ensure!(!rows.is_empty(), "nothing was measured");
     match arguments.what {

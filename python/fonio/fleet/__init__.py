@@ -5,8 +5,8 @@
     for culprit in report.culprits:
         print(fonio.fleet.sentence(culprit))
 
-The package is pure Python and needs duckdb, pyarrow and numpy (`pip install duckdb pyarrow numpy fsspec`). docs/fleet.md describes the
-tables, the rules, and how devices send.
+The package is pure Python and needs duckdb, pyarrow and numpy (`pip install duckdb pyarrow numpy fsspec`).
+docs/fleet.md describes the tables, the rules, and how devices send.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def report(
 ) -> Report:
     """Returns the answers over a folder or an object store.
 
-    `engine` is `duckdb` or `spark`. `since` and `until` choose days (both included), `weeks` is the length of the window at
-    the end of the data for which devices are compared, `today` decides which days are in the future, `memory` limits
-    DuckDB, `endpoint` is the address of a store that speaks S3, and `database` is a DuckDB database to write for dashboards. Raises `FleetError` with a sentence for the user.
+    `engine` is `duckdb` or `spark`. `since` and `until` choose days (both included), `weeks` is the length of the
+    window at the end of the data for which devices are compared, `today` decides which days are in the future, `memory`
+    limits DuckDB, `endpoint` is the address of a store that speaks S3, and `database` is a DuckDB database to write for
+    dashboards. Raises `FleetError` with a sentence for the user.
     """
     from . import database as exported
     from . import table

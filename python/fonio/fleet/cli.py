@@ -18,7 +18,8 @@ def main(words: list[str] | None = None) -> int:
     try:
         if missing:
             raise FleetError(
-                f"the Python package {missing[0]} is missing: run `{sys.executable} -m pip install duckdb pyarrow numpy fsspec`"
+                f"the Python package {missing[0]} is missing: "
+                f"run `{sys.executable} -m pip install duckdb pyarrow numpy fsspec`"
             )
         return arguments.run(arguments)
     except FleetError as error:
@@ -171,7 +172,8 @@ def _generate(arguments: argparse.Namespace) -> int:
     faults = () if arguments.no_faults else tuple(FAULTS)
     generate(arguments.place, devices=arguments.devices, days=arguments.days, seed=arguments.seed, faults=faults)
     print(
-        f"Generated {arguments.devices:,} devices and {arguments.days} days in {arguments.place} (seed {arguments.seed})."
+        f"Generated {arguments.devices:,} devices and {arguments.days} days in {arguments.place} "
+        f"(seed {arguments.seed})."
     )
     for fault in faults:
         print(f"Planted: {FAULTS[fault]}")

@@ -1,7 +1,7 @@
 """A DuckDB database with the tables behind a report, for dashboards such as packages/grafana/fonio-fleet.json.
 
-The database is written next to its final name, and gets this name when it is complete, so that a dashboard that is open sees
-either the old database or the new one.
+The database is written next to its final name, and gets this name when it is complete, so that a dashboard that is open
+sees either the old database or the new one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from .problems import FleetError
 #: Tables that the queries of a report leave in the engine. A week begins with its first day.
 _QUERIES = {
     "weeks": """
-        SELECT week_begins, device, disk, model, kernel, os, disk_model, disk_firmware, disk_made, days, watched_s, reads, read_us,
-            writes, write_us, flushes, flush_us, read_bytes, written_bytes, stalls, stalled_ms, life_used_percent, is_main
-        FROM (SELECT *, CAST(DATE '1970-01-01' + ($last_day + 1 + 7 * week) AS TIMESTAMP) AS week_begins FROM weeks) AS dated
+        SELECT CAST(DATE '1970-01-01' + ($last_day + 1 + 7 * week) AS TIMESTAMP) AS week_begins, device, disk, model,
+            kernel, os, disk_model, disk_firmware, disk_made, days, watched_s, reads, read_us, writes, write_us,
+            flushes, flush_us, read_bytes, written_bytes, stalls, stalled_ms, life_used_percent, is_main
+        FROM weeks
         ORDER BY week_begins, device, disk""",
     "units": """
-        SELECT CAST(DATE '1970-01-01' + ($last_day + 1 + 7 * week) AS TIMESTAMP) AS week_begins, device, model, os, disk_model, unit,
-            written_bytes
+        SELECT CAST(DATE '1970-01-01' + ($last_day + 1 + 7 * week) AS TIMESTAMP) AS week_begins, device, model, os,
+            disk_model, unit, written_bytes
         FROM unit_weeks
         ORDER BY week_begins, device, unit""",
     "results": """
-        SELECT CAST(to_timestamp(began_s) AT TIME ZONE 'UTC' AS TIMESTAMP) AS began, device, model, kernel, os, disk_model,
-            disk_firmware, disk_made, comparison, quantity, value
+        SELECT CAST(to_timestamp(began_s) AT TIME ZONE 'UTC' AS TIMESTAMP) AS began, device, model, kernel, os,
+            disk_model, disk_firmware, disk_made, comparison, quantity, value
         FROM checked_results
         WHERE refused IS NULL
         ORDER BY began, device, quantity""",
@@ -112,7 +113,7 @@ def write(path: str, report: Report, engine: DuckDb) -> None:
         name: pa.Table.from_pylist(
             [{column: row.get(column) for column in types} for row in rows], schema=pa.schema(list(types.items()))
         )
-        for (name, types), rows in zip(_ANSWERS.items(), _rows(report))
+        for (name, types), rows in zip(_ANSWERS.items(), _rows(report), strict=True)
     }
     part = f"{path}.part"
     try:
@@ -150,7 +151,7 @@ def _rows(report: Report) -> list[list[dict]]:
             "since": culprit.since,
         }
         for is_worse, name, culprits in ((True, "culprits", report.culprits), (False, "better", report.better))
-        for row, culprit in zip(told[name], culprits)
+        for row, culprit in zip(told[name], culprits, strict=True)
     ]
     wear = report.wear
     summary = {name: getattr(report, name, None) for name in _ANSWERS["report"]} | {

@@ -14,11 +14,11 @@ from .text import sentence, unknown_sentence, verdict, wear_sentence
 def document(report: Report) -> dict:
     """Returns the report as a JSON document, with its sentences."""
     plain = _plain(report)
-    for row, culprit in zip(plain["culprits"], report.culprits):
+    for row, culprit in zip(plain["culprits"], report.culprits, strict=True):
         row["sentence"] = sentence(culprit)
-    for row, culprit in zip(plain["better"], report.better):
+    for row, culprit in zip(plain["better"], report.better, strict=True):
         row["sentence"] = sentence(culprit)
-    for row, unknown in zip(plain["unknown"], report.unknown):
+    for row, unknown in zip(plain["unknown"], report.unknown, strict=True):
         row["sentence"] = unknown_sentence(unknown)
     return {"schema": SCHEMA, "verdict": verdict(report), "wear_sentence": wear_sentence(report.wear), **plain}
 

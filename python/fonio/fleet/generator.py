@@ -30,7 +30,8 @@ FIRST_DAY = datetime.date(2025, 1, 1)
 
 _MODELS = ("gateway-a", "gateway-b", "pi-4", "pi-5")
 _MODEL_SHARES = (0.35, 0.15, 0.35, 0.15)
-#: Disk models: mean write time in microseconds, size, mean bytes written a day, kind, whether it has a life time register.
+#: Disk models: mean write time in microseconds, size, mean bytes written a day, kind, whether it has a life time
+#: register.
 _DISKS = {
     "EM32": (2_500, 32 << 30, 4e9, "emmc", True),
     "EM64": (5_000, 64 << 30, 4e9, "emmc", True),

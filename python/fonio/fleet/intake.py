@@ -1,7 +1,8 @@
 """What devices sent: one JSON Lines file for each device and day, written by `fonio watch send`.
 
-The first line describes the device, the last line has the number of lines, and the lines between are rows of the tables.
-A file without its last line is half-written: it is counted and left out, and a later reading uses it when it is complete.
+The first line describes the device, the last line has the number of lines, and the lines between are rows of the
+tables. A file without its last line is half-written: it is counted and left out, and a later reading uses it when it is
+complete.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def to_table(name: str, rows: list[dict]) -> pa.Table:
 def read_all(
     files: list[tuple[str, bytes]], problems: Problems, usable: list[str] | None = None
 ) -> dict[str, pa.Table]:
-    """Returns the tables of many files. Files that cannot be used are counted in `problems`, the others listed in `usable`."""
+    """Returns the tables of many files. Counts unusable files in `problems`, and lists the others in `usable`."""
     tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in TABLES}
     rows: dict[str, list[dict]] = {name: [] for name in TABLES}
     for path, data in files:

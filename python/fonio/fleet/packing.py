@@ -1,4 +1,4 @@
-"""Makes Parquet files of the files that devices sent, copies files of devices, and rewrites a fleet with the present columns."""
+"""Packs the files that devices sent as Parquet files, copies them, and rewrites a fleet with the present columns."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BATCH = 20_000
 def pack(source: Location, target: Location) -> str:
     """Writes the complete files of devices as Parquet files, one for each day, table and batch.
 
-    A batch has a name that follows from its files, so that a repeated or interrupted run writes the same files again, and
-    not twice. The source keeps its files; the file `packed/DAY.txt` lists those that are packed, and a report does not
-    read them again. Half-written files are not listed, so that a later run packs them when they are complete.
+    A batch has a name that follows from its files, so that a repeated or interrupted run writes the same files again,
+    and not twice. The source keeps its files; the file `packed/DAY.txt` lists those that are packed, and a report does
+    not read them again. Half-written files are not listed, so that a later run packs them when they are complete.
     """
     files = source.files()
     packed_lists = {file.path for file in files if file.path.startswith("packed/")}
@@ -73,7 +73,9 @@ def pack(source: Location, target: Location) -> str:
 
 
 def migrate(source: Location, target: Location) -> str:
-    """Writes all usable rows of a fleet to another, empty location: with the present columns, in one file a day and table.
+    """Writes all usable rows of a fleet to another, empty location, with the present columns.
+
+    There is one file for each day and table.
 
     The source stays as it is. Recordings are not copied.
     """

@@ -12,14 +12,15 @@ from .statistics import FAMILY_ERROR, RATIO_MIN
 from .text import benchmarked, quantity, sentence, unknown_sentence, verdict, wear_sentence
 
 #: The longest label of the chart, in characters.
-LABEL_MAX = 54
+LABEL_MAX = 60
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6773; --line: #d5dbe1; --back: #ffffff; --card: #f5f7f9;
   --bad: #b3261e; --good: #1b6e3c; --bar: #3b6ea8; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ed; --soft: #9aa7b3; --line: #3a444e; --back: #14191f; --card: #1d242c;
-  --bad: #ff8a80; --good: #7fd6a0; --bar: #7fb0e6; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); margin: 0 auto; padding: 24px; max-width: 1040px; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ed; --soft: #9aa7b3; --line: #3a444e; --back: #14191f;
+  --card: #1d242c; --bad: #ff8a80; --good: #7fd6a0; --bar: #7fb0e6; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
+  margin: 0 auto; padding: 24px; max-width: 1040px; }
 h1 { font-size: 1.5rem; margin: 0 0 4px; } h2 { font-size: 1.15rem; margin: 32px 0 8px; }
 p { margin: 4px 0 8px; } .soft { color: var(--soft); } .verdict { font-size: 1.2rem; font-weight: 600; margin: 16px 0; }
 .bad { color: var(--bad); } .good { color: var(--good); }
@@ -29,7 +30,8 @@ p { margin: 4px 0 8px; } .soft { color: var(--soft); } .verdict { font-size: 1.2
 table { border-collapse: collapse; width: 100%; font-size: 0.92rem; }
 th, td { text-align: left; padding: 4px 10px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-li { margin: 4px 0; } svg { width: 100%; min-width: 720px; height: auto; display: block; } svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
+li { margin: 4px 0; } svg { width: 100%; min-width: 720px; height: auto; display: block; }
+svg text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 svg .soft { fill: var(--soft); }
 .wide { overflow-x: auto; }
 """
@@ -60,7 +62,8 @@ def page(report: Report) -> str:
         parts.append(f"<h2>What was left out?</h2>{_list(report.problems)}")
     body = "\n".join(parts)
     return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>fonio: fleet</title><style>{_STYLE}</style></head><body>\n{body}\n"
         f"<p class='soft'>Devices are the sampling unit. Engine: {_text(report.engine)}.</p></body></html>\n"
@@ -93,7 +96,7 @@ def _forest(culprits: list[Culprit]) -> str:
     """Returns a chart with one interval for each culprit, on a logarithmic axis."""
     low = min(0.9, *(culprit.comparison.least for culprit in culprits)) * 0.95
     high = max(1.1, *(culprit.comparison.most for culprit in culprits)) * 1.05
-    left, width, row_height, top = 430, 530, 30, 8
+    left, width, row_height, top = 460, 500, 30, 8
     height = top + row_height * len(culprits) + 34
 
     def x(ratio: float) -> float:
@@ -101,13 +104,15 @@ def _forest(culprits: list[Culprit]) -> str:
 
     bottom = top + row_height * len(culprits)
     out = [
-        f"<svg viewBox='0 0 {left + width + 40} {height}' role='img' aria-label='Intervals of ratios; the list below has the same numbers'>"
+        f"<svg viewBox='0 0 {left + width + 40} {height}' role='img' "
+        "aria-label='Intervals of ratios; the list below has the same numbers'>"
     ]
     ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 10, 20, 50, 100) if low <= tick <= high]
     for tick in ticks:
         strong = tick == 1
         out.append(
-            f"<line x1='{x(tick):.1f}' y1='{top}' x2='{x(tick):.1f}' y2='{bottom}' stroke='var({'--soft' if strong else '--line'})'/>"
+            f"<line x1='{x(tick):.1f}' y1='{top}' x2='{x(tick):.1f}' y2='{bottom}' "
+            f"stroke='var({'--soft' if strong else '--line'})'/>"
             f"<text class='soft' x='{x(tick):.1f}' y='{bottom + 18}' text-anchor='middle'>{tick:g}×</text>"
         )
     for number, culprit in enumerate(culprits):
@@ -120,7 +125,8 @@ def _forest(culprits: list[Culprit]) -> str:
             label = label[: LABEL_MAX - 1] + "…"
         out.append(
             f"<text x='{left - 12}' y='{y + 4:.1f}' text-anchor='end'>{_text(label)}</text>"
-            f"<line x1='{x(found.least):.1f}' y1='{y:.1f}' x2='{x(found.most):.1f}' y2='{y:.1f}' stroke='var({colour})' stroke-width='3'/>"
+            f"<line x1='{x(found.least):.1f}' y1='{y:.1f}' x2='{x(found.most):.1f}' y2='{y:.1f}' "
+            f"stroke='var({colour})' stroke-width='3'/>"
             f"<circle cx='{x(found.ratio):.1f}' cy='{y:.1f}' r='5' fill='var({colour})'/>"
         )
     return f"<div class='wide'>{''.join(out)}</svg></div>"
@@ -130,9 +136,10 @@ def _table(heads: list[str], rows: Sequence[Sequence[object]]) -> str:
     """Returns a table; columns whose heads begin with a space are numbers."""
     numbers = [head.startswith(" ") for head in heads]
     cell = lambda tag, value, number: f"<{tag}{' class=n' if number else ''}>{_text(value)}</{tag}>"  # noqa: E731
-    head = "".join(cell("th", head.strip(), number) for head, number in zip(heads, numbers))
+    head = "".join(cell("th", head.strip(), number) for head, number in zip(heads, numbers, strict=True))
     body = "".join(
-        "<tr>" + "".join(cell("td", value, number) for value, number in zip(row, numbers)) + "</tr>" for row in rows
+        "<tr>" + "".join(cell("td", value, number) for value, number in zip(row, numbers, strict=True)) + "</tr>"
+        for row in rows
     )
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 

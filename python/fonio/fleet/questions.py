@@ -2,8 +2,10 @@
 
 Two designs find what makes devices worse, and both compare devices only with devices of the same kind:
 
-- *Between devices* (`levels`): in the window, devices with an attribute against devices with all other attributes equal.
-- *Within devices* (`changes`): how devices changed at an update, against devices that were not updated in the same week.
+- *Between devices* (`levels`): in the window, devices with an attribute against devices with all other attributes
+  equal.
+- *Within devices* (`changes`): how devices changed at an update, against devices that were not updated in the same
+  week.
 
 All comparisons of a report are correct together. A culprit is named only if its complete interval is above 1.05 times.
 """
@@ -43,9 +45,9 @@ WEEKS = 4
 #: The attributes of a device, in the order of the columns of the counts.
 ATTRIBUTES = ("model", "kernel", "os", "disk_model", "disk_firmware", "disk_made")
 #: The attributes that can be a culprit, and those that must be equal in a comparison. Models of devices and disks are
-#: not among them: they differ for good reasons. The month of manufacture is left out for other factors, because there are
-#: many months, and because firmware follows it. A version of a disk's firmware, and a month of manufacture, mean something
-#: only together with the model of the disk, so `firmware` and `batch` contain it.
+#: not among them: they differ for good reasons. The month of manufacture is left out for other factors, because there
+#: are many months, and because firmware follows it. A version of a disk's firmware, and a month of manufacture, mean
+#: something only together with the model of the disk, so `firmware` and `batch` contain it.
 _BETWEEN: dict[str, tuple[str, ...]] = {
     "firmware": ("model", "kernel", "os", "disk_model"),
     "kernel": ("model", "os", "firmware"),
@@ -142,8 +144,8 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     engine.define("unit_values", query("unit_values", **window), keep=True)
     within, updates_unknown = _change_strata(chain(engine.each(query("changes")), engine.each(query("unit_changes"))))
     engine.define("measured", query("measured"), keep=False)
-    # The counts of few measures are in memory at a time. The number of all comparisons decides the bound of each, so the
-    # counts are read twice.
+    # The counts of few measures are in memory at a time. The number of all comparisons decides the bound of each, so
+    # the counts are read twice.
     parts_of_measures = _parts(engine.rows(query("measures")))
     levels = _Levels(engine)
     comparisons = len(within) + sum(len(levels.possible(part)) for part in parts_of_measures)
@@ -152,7 +154,7 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     told = {
         (factor, level, culprit.measure)
         for culprit in worse + better
-        for factor, level in zip(culprit.factors, culprit.levels)
+        for factor, level in zip(culprit.factors, culprit.levels, strict=True)
     }
     more_worse: list[Culprit] = []
     more_better: list[Culprit] = []
@@ -165,7 +167,7 @@ def answer(snapshot: Snapshot, engine: Engine, today: datetime.date, weeks: int 
     better += sorted(more_better, key=_order)
     present = list(map(_named, engine.rows(query("suffers"))))
     for culprit in culprits + better:
-        pairs = list(zip(culprit.factors, culprit.levels))
+        pairs = list(zip(culprit.factors, culprit.levels, strict=True))
         culprit.devices_now = sum(
             row["devices"] for row in present if all(row[factor] == level for factor, level in pairs)
         )
@@ -331,14 +333,14 @@ def _between(levels: _Levels, possible: dict, z_bound: float) -> tuple[list[Culp
         first = worse.pop(0)
         named.append(first)
         factor, level = first.factors[0], first.levels[0]
-        is_same = lambda other: other.factors[0] != factor and other.measure == first.measure  # noqa: E731
-        if not any(map(is_same, worse)):
+        rivals = [other.key for other in worse if other.factors[0] != factor and other.measure == first.measure]
+        if not rivals:
             continue
         left = _level_strata(row for row in levels.rows([first.measure]) if row[factor] != level)
         kept = []
         for other in worse:
             strata = left.get((other.factors[0], other.levels[0], other.measure), [])
-            if not is_same(other):
+            if other.key not in rivals:
                 kept.append(other)
             elif not _is_possible(strata):
                 first.inseparable.append(describe(other))
@@ -369,7 +371,7 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
         found[update, measure].append((week, Stratum(group, controls.get((week, kind, measure), {}))))
     possible = {key: strata for key, strata in found.items() if _is_possible([stratum for _, stratum in strata])}
     unknown, seen = [], set()
-    for (update, measure), strata in sorted(found.items()):
+    for (update, _), strata in sorted(found.items()):
         devices = sum(sum(stratum.group.values()) for _, stratum in strata)
         is_possible = any(key[0] == update for key in possible)
         if not is_possible and update not in seen and devices >= DEVICES_MIN:
@@ -388,7 +390,7 @@ def _change_strata(rows: Iterable[dict]) -> tuple[dict, list[Unknown]]:
 
 def _update(from_key: str, to_key: str) -> tuple | None:
     """Returns the factors that an update changed, with their old and new values; `None` if it can have no culprit."""
-    origin, target = (dict(zip(_KEY, key.split("|"))) for key in (from_key, to_key))
+    origin, target = (dict(zip(_KEY, key.split("|"), strict=True)) for key in (from_key, to_key))
     changed = [name for name in _KEY if origin[name] != target[name]]
     if not set(changed) <= set(_UPDATED) or UNKNOWN in {
         versions[name] for name in changed for versions in (origin, target)
@@ -530,7 +532,7 @@ def _behind(rows: list[dict], culprits: list[Culprit]) -> list[Outlier]:
 def _why(row: dict, culprits: list[Culprit], cause: dict | None, writer: dict | None) -> str:
     for culprit in culprits:
         if culprit.measure == row["measure"] and all(
-            row[f] == level for f, level in zip(culprit.factors, culprit.levels)
+            row[f] == level for f, level in zip(culprit.factors, culprit.levels, strict=True)
         ):
             return f"it has {describe(culprit)}"
     if row["measure"] == "written bytes" and writer and writer["written_in_all"]:

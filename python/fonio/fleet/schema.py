@@ -3,8 +3,8 @@
 A fleet is a folder with four tables. Each row belongs to one device and one day (UTC).
 
 The rules of versions: a column can be added without a new version, and a file without this column has unknown values
-(null) in it. A new version is needed if a column changes its meaning, type or name; then `conformed` turns the columns of the
-older versions into the present ones. `migrate` writes all rows of a fleet with the present columns.
+(null) in it. A new version is needed if a column changes its meaning, type or name; then `conformed` turns the columns
+of the older versions into the present ones. `migrate` writes all rows of a fleet with the present columns.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Comparisons of devices, from counts of devices in bins.
 
-The device is the sampling unit: each device has one value of a measure, and the SQL counts devices by bins of this value
-(64 bins are a factor of two). All numbers here follow from these counts, so they need memory for bins, not for devices.
+The device is the sampling unit: each device has one value of a measure, and the SQL counts devices by bins of this
+value (64 bins are a factor of two). All numbers here follow from these counts, so they need memory for bins, not for
+devices.
 
-A comparison is van Elteren's test: Wilcoxon's rank sum test within strata, weighted by 1 / (devices + 1). The estimate of
-the shift between two groups is the shift at which the test statistic is zero (Hodges and Lehmann), and the interval
+A comparison is van Elteren's test: Wilcoxon's rank sum test within strata, weighted by 1 / (devices + 1). The estimate
+of the shift between two groups is the shift at which the test statistic is zero (Hodges and Lehmann), and the interval
 consists of the shifts that the test does not reject. Both use ranks, so a few extreme devices change neither.
 """
 

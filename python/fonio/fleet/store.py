@@ -95,7 +95,9 @@ class Location:
         base = len(self.root) + 1
         files = [File(info.path[base:], info.size) for info in found if info.type == pafs.FileType.File]
         hidden = [any(part.startswith(".") for part in file.path.split("/")) for file in files]
-        return sorted((file for file, hides in zip(files, hidden) if not hides), key=lambda file: file.path)
+        return sorted(
+            (file for file, hides in zip(files, hidden, strict=True) if not hides), key=lambda file: file.path
+        )
 
     def read(self, path: str, limit: int) -> bytes:
         """Reads a file completely. Raises `ValueError` if the file has more than `limit` bytes."""
@@ -173,8 +175,8 @@ class Location:
     def _reason(self, error: Exception) -> str:
         """Returns the text of an error in small letters. The store is asked again if the error has no reason."""
         told = str(error).lower()
-        # The response to some requests has no body, and so no reason, and Arrow loses a body that is longer than the part of a
-        # file that it wanted. The response to a listing has a reason.
+        # The response to some requests has no body, and so no reason, and Arrow loses a body that is longer than the
+        # part of a file that it wanted. The response to a listing has a reason.
         is_unknown = ("aws error unknown" in told and "http status 40" in told) or "failed to flush response" in told
         if is_unknown and not _says(told, _EXPIRED):
             try:
@@ -185,7 +187,7 @@ class Location:
 
 
 def is_damaged(error: BaseException | None) -> bool:
-    """Returns whether an error is one of a damaged Parquet file: those of Thrift and of compression are plain system errors."""
+    """Returns whether an error is one of a damaged Parquet file: many of them are plain system errors."""
     return isinstance(error, OSError) and any(
         word in str(error).lower() for word in ("thrift", "parquet", "corrupt", "decompress")
     )

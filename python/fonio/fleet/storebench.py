@@ -1,4 +1,5 @@
-"""Results of StoreBench in a fleet: `storebench/DEVICE/NAME.json` becomes rows of the table `results`, one for each figure.
+"""Results of StoreBench in a fleet: `storebench/DEVICE/NAME.json` becomes rows of the table `results`, one for each
+figure.
 
 The documents name no device (docs/storebench.schema.json), so the name of the folder is the name of the device.
 """

@@ -135,7 +135,7 @@ def _check(snapshot: Snapshot, tables: list[tuple[str, File]]) -> None:
                 return intake.Refused("wrong-type", f"the column {field_.name} has the type {schema.field(index).type}")
         return rows, set(schema.names)
 
-    for (name, file), found in zip(tables, location.each(tables, check)):
+    for (name, file), found in zip(tables, location.each(tables, check), strict=True):
         if isinstance(found, intake.Refused):
             snapshot.problems.add(found.code, found.sentence, file.path)
             continue
@@ -162,7 +162,7 @@ def read_arrived(
 ) -> dict[str, pa.Table]:
     """Reads files of devices as tables; counts the unusable ones in `problems`, and lists the others in `usable`."""
 
-    found = list(zip(paths, location.each(paths, _reader(location, intake.BYTES_MAX))))
+    found = list(zip(paths, location.each(paths, _reader(location, intake.BYTES_MAX)), strict=True))
     for path, data in found:
         if data is None:
             problems.add("too-large", f"it has more than {intake.BYTES_MAX >> 20} MiB", path)
@@ -207,7 +207,7 @@ def read_results(
 ) -> list[dict]:
     """Returns the rows of documents of StoreBench; counts the unusable ones, and lists the others with their days."""
     rows: list[dict] = []
-    for path, data in zip(paths, location.each(paths, _reader(location, storebench.BYTES_MAX))):
+    for path, data in zip(paths, location.each(paths, _reader(location, storebench.BYTES_MAX)), strict=True):
         try:
             if data is None:
                 raise intake.Refused("too-large-result", f"it has more than {storebench.BYTES_MAX >> 20} MiB")

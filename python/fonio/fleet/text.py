@@ -35,17 +35,20 @@ def sentence(culprit: Culprit) -> str:
     if culprit.from_levels is not None:
         before = " and ".join(culprit.from_levels)
         told = (
-            f"{_capital(describe(culprit))} after {before}: {times}. {found.devices:,} updated devices were compared with "
-            f"{found.others:,} of the same kind that kept {before}"
+            f"{_capital(describe(culprit))} after {before}: {times}. {found.devices:,} updated devices were "
+            f"compared with {found.others:,} of the same kind that kept {before}"
         )
     else:
         told = (
-            f"{_capital(describe(culprit))}: {times}. {found.devices:,} devices with it were compared with {found.others:,} of the "
-            "same kind without it"
+            f"{_capital(describe(culprit))}: {times}. {found.devices:,} devices with it were compared with "
+            f"{found.others:,} of the same kind without it"
         )
     told += f"; {culprit.devices_now:,} have it now."
     if culprit.since_range is not None and culprit.from_levels is not None:
-        told += f" The updates were between {culprit.since_range[0]} and {culprit.since_range[1]}, half of them by the week of {culprit.since}."
+        told += (
+            f" The updates were between {culprit.since_range[0]} and {culprit.since_range[1]}, half of them by the "
+            f"week of {culprit.since}."
+        )
     elif culprit.since_range is not None:
         told += (
             f" It began in the week of {culprit.since} (between {culprit.since_range[0]} and {culprit.since_range[1]})."
@@ -94,8 +97,8 @@ def verdict(report: Report) -> str:
         return "Nothing to blame now: what was worse (see below) is no longer on any device."
     if not culprits:
         return (
-            f"Nothing to blame: in {report.comparisons:,} comparisons, no version, system or batch of disks makes the devices "
-            f"worse by {RATIO_MIN - 1:.0%} or more."
+            f"Nothing to blame: in {report.comparisons:,} comparisons, no version, system or batch of disks makes the "
+            f"devices worse by {RATIO_MIN - 1:.0%} or more."
         )
     names: list[str] = []
     for culprit in culprits:
@@ -120,8 +123,8 @@ def lines(report: Report) -> list[str]:
         out,
         "Devices with a stall a day or more",
         [
-            f"{NAMES[row.factor]} {row.level}: {row.suffering:,} of {row.devices:,} ({row.share:.1%}; {row.share_least:.1%} to "
-            f"{row.share_most:.1%}), {row.stalled_s_a_day:.1f} s a day on average"
+            f"{NAMES[row.factor]} {row.level}: {row.suffering:,} of {row.devices:,} ({row.share:.1%}; "
+            f"{row.share_least:.1%} to {row.share_most:.1%}), {row.stalled_s_a_day:.1f} s a day on average"
             for row in suffering[:20]
         ],
     )
@@ -129,8 +132,8 @@ def lines(report: Report) -> list[str]:
         out,
         "Causes of stalls",
         [
-            f"{row['unit']}: {row['cause']}{' ' + row['culprit'] if row['culprit'] else ''}, {row['stalled_ms'] / 1000:,.0f} s on "
-            f"{row['devices']:,} devices"
+            f"{row['unit']}: {row['cause']}{' ' + row['culprit'] if row['culprit'] else ''}, "
+            f"{row['stalled_ms'] / 1000:,.0f} s on {row['devices']:,} devices"
             for row in report.stall_causes[:8]
         ],
     )
@@ -138,7 +141,8 @@ def lines(report: Report) -> list[str]:
         out,
         "Units that write most",
         [
-            f"{row['unit']}: {row['written_bytes'] / row['device_days'] / 1e6:,.0f} MB a day on {row['devices']:,} devices"
+            f"{row['unit']}: {row['written_bytes'] / row['device_days'] / 1e6:,.0f} MB a day on "
+            f"{row['devices']:,} devices"
             + (f", {row['written_bytes'] / report.written_bytes:.0%} of all bytes" if report.written_bytes else "")
             for row in report.writers[:8]
         ],
@@ -147,7 +151,8 @@ def lines(report: Report) -> list[str]:
         out,
         f"Outliers ({report.outliers_in_all:,} devices)",
         [
-            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
+            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times "
+            f"the median; {row.why}"
             for row in report.outliers[:10]
         ],
     )
@@ -163,7 +168,8 @@ def lines(report: Report) -> list[str]:
         out,
         f"Behind others of their kind in StoreBench ({report.behind_in_all:,} devices)",
         [
-            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times the median; {row.why}"
+            f"{row.device} ({row.model}, {row.disk_model}): {row.measure} {row.times_median:.1f} times "
+            f"the median; {row.why}"
             for row in report.behind[:10]
         ],
     )
@@ -171,8 +177,8 @@ def lines(report: Report) -> list[str]:
     _section(out, "Left out", report.problems)
     out += [
         "",
-        f"{report.comparisons:,} comparisons; intervals are correct together at {1 - FAMILY_ERROR:.0%}. Devices are the sampling unit. "
-        f"Engine: {report.engine}.",
+        f"{report.comparisons:,} comparisons; intervals are correct together at {1 - FAMILY_ERROR:.0%}. "
+        f"Devices are the sampling unit. Engine: {report.engine}.",
     ]
     return out
 

@@ -67,7 +67,7 @@ def main() -> None:
                     name for name, (factor, level, measure) in EXPECTED.items() if ([factor], [level], measure) in named
                 ]
                 planted = set() if what == "silent" else {(factor, level) for factor, level, _ in EXPECTED.values()}
-                false = [row for row in named if not all(pair in planted for pair in zip(row[0], row[1]))]
+                false = [row for row in named if not all(pair in planted for pair in zip(row[0], row[1], strict=True))]
                 # Without faults, nothing is better than the rest either.
                 false += report["better"] if what == "silent" else []
                 tell(
@@ -98,16 +98,17 @@ class made:
 def measured(words: list[str]) -> tuple[dict, dict]:
     """Runs the package, and returns its processor time and memory, and its report."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = tempfile.TemporaryFile()
-    process = subprocess.Popen([sys.executable, "-m", "fonio.fleet", *words], stdout=out, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, (words, process.returncode)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out.seek(0)
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([sys.executable, "-m", "fonio.fleet", *words], stdout=out, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, (words, process.returncode)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        out.seek(0)
+        report = json.load(out)
     # The processor time includes that of the programs that the report started, such as Spark's Java.
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"processor_s": processor, "memory_bytes": used.ru_maxrss * 1024}, json.load(out)
+    return {"processor_s": processor, "memory_bytes": used.ru_maxrss * 1024}, report
 
 
 def size(place: str) -> int:

@@ -1,4 +1,5 @@
-"""A fleet in an object store that throttles, or whose credential expires while a report runs: moto's S3 server with faults.
+"""A fleet in an object store that throttles, or whose credential expires while a report runs: moto's S3 server with
+faults.
 
 Needs moto from PyPI (`pip install "moto[s3]" flask flask-cors`).
 """
@@ -27,7 +28,7 @@ DAY = "2025-01-05"
 
 
 class Faulty:
-    """Moto's application, of which every `throttle_every`-th request is answered with SlowDown, and all from `expires_at`."""
+    """Moto's application. Slows down every `throttle_every`-th request, and refuses all from `expires_at`."""
 
     def __init__(self) -> None:
         self.app = moto.DomainDispatcherApplication(moto.create_backend_app)

@@ -25,7 +25,8 @@ def test_the_planted_faults_are_found_with_their_size_and_no_other(faulty):
     for name, measure, planted in EXPECTED.values():
         rows = [culprit for culprit in found.culprits if describe(culprit) == name and culprit.measure == measure]
         assert rows, f"{name}: {measure} is missing in {[text.sentence(culprit) for culprit in found.culprits]}"
-        # A MiB is added to the bytes of units, and months of manufacture are drawn: the planted ratio is not met exactly.
+        # A MiB is added to the bytes of units, and months of manufacture are drawn: the planted ratio is not met
+        # exactly.
         assert rows[0].comparison.least < planted * 1.02 and planted * 0.98 < rows[0].comparison.most, text.sentence(
             rows[0]
         )

@@ -1,7 +1,8 @@
 """Spark gives the same answers as DuckDB, over a store that speaks S3, with three executors.
 
-Takes minutes, needs Java 17, PySpark and moto from PyPI (`pip install pyspark==4.3.0 "moto[server]"`), and jars from Maven
-Central: set FONIO_SPARK_JARS to their folder (`mvn dependency:copy-dependencies -DoutputDirectory=DIR` in `spark`).
+Takes minutes, needs Java 17, PySpark and moto from PyPI (`pip install pyspark==4.3.0 "moto[server]"`), and jars from
+Maven Central: set FONIO_SPARK_JARS to their folder (`mvn dependency:copy-dependencies -DoutputDirectory=DIR` in
+`spark`).
 """
 
 from __future__ import annotations

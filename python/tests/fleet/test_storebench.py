@@ -1,4 +1,4 @@
-"""Results of StoreBench in a fleet: documents become rows, bad ones are named, and the report compares the good ones."""
+"""Results of StoreBench: documents become rows, bad ones are named, and the report compares the good ones."""
 
 from __future__ import annotations
 
@@ -115,13 +115,16 @@ def test_documents_and_parquet_files_are_one_table_and_bad_documents_are_named(s
     put(small, "text", document(tool=7))
     found = report(small)
     for words in (
-        "1 result left out: the result's schema is newer than fonio.storebench/1; update the package fonio on this machine, such as "
+        "1 result left out: the result's schema is newer than fonio.storebench/1; update the package fonio on this "
+        "machine, such as "
         "storebench/newer/storebench.json",
         "1 result left out: the result is not a complete JSON document, such as storebench/cut/storebench.json",
-        "1 result left out: it is a result of a model or of an emulated device, such as storebench/model/storebench.json",
+        "1 result left out: it is a result of a model or of an emulated device, such as "
+        "storebench/model/storebench.json",
         "3 results left out: it is not a result of `fonio storebench`, such as storebench/foreign/storebench.json",
         "1 result left out: a value has the wrong type, such as storebench/text/storebench.json",
-        "2 result figures left out: the day is in the future or before 2020, so the clock was wrong, such as device clock",
+        "2 result figures left out: the day is in the future or before 2020, so the clock was wrong, such as device "
+        "clock",
         "1 result figure left out: the value of a figure does not exist, such as device zero",
         "2 result figures left out: the same result and figure was sent before, such as device good0",
     ):
@@ -131,7 +134,8 @@ def test_documents_and_parquet_files_are_one_table_and_bad_documents_are_named(s
         row for row in found.benchmarked if (row.disk_model, row.quantity) == ("SC32G", "synchronous write time")
     ]
     assert (median.devices, median.median, median.comparison) == (3, 2.0, "v1.full.directory.ext4.32gb")
-    told = "SC32G (v1.full.directory.ext4.32gb), 4 devices: long write 20 MB/s at its end, write of 4 KiB and fdatasync 2 ms"
+    medians = "long write 20 MB/s at its end, write of 4 KiB and fdatasync 2 ms"
+    told = f"SC32G (v1.full.directory.ext4.32gb), 4 devices: {medians}"
     assert told in "\n".join(text.lines(found))
     # Results of devices do not change the rest of the report.
     assert (found.devices, found.device_days, found.written_bytes) == (

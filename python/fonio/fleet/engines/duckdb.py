@@ -63,7 +63,8 @@ class DuckDb:
             parts.append(f"SELECT {', '.join(schema.names)} FROM {name}_extra")
         union = " UNION ALL ".join(parts)
         self._connection.execute(
-            f"CREATE TEMP VIEW {name}_raw AS SELECT *, CAST(day - DATE '1970-01-01' AS INTEGER) AS day_number FROM ({union})"
+            f"CREATE TEMP VIEW {name}_raw AS "
+            f"SELECT *, CAST(day - DATE '1970-01-01' AS INTEGER) AS day_number FROM ({union})"
         )
 
     def _files(self, name: str, location: Location, files: list[str], columns: set[str]) -> str:
@@ -91,7 +92,7 @@ class DuckDb:
         def read() -> list[dict]:
             result = self._connection.execute(sql)
             names = [column[0] for column in result.description]
-            return [dict(zip(names, row)) for row in result.fetchall()]
+            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
         return self._guarded(read)
 
@@ -99,7 +100,7 @@ class DuckDb:
         result = self._run(sql)
         names = [column[0] for column in result.description]
         while some := self._guarded(lambda: result.fetchmany(4096)):
-            yield from (dict(zip(names, row)) for row in some)
+            yield from (dict(zip(names, row, strict=True)) for row in some)
 
     def export(self, path: str, queries: dict[str, str], tables: dict[str, pa.Table]) -> None:
         """Writes the rows of queries, and tables in memory, to a new database."""

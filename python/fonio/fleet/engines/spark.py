@@ -1,6 +1,7 @@
 """Spark: for fleets beyond one machine.
 
-`spark-submit` runs the same package with the same SQL files. The Spark session is the one of `spark-submit`, or a new one.
+`spark-submit` runs the same package with the same SQL files. The Spark session is the one of `spark-submit`, or a new
+one.
 """
 
 from __future__ import annotations

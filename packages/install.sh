@@ -66,7 +66,7 @@ main() {
 
 	get SHA256SUMS "$scratch/SHA256SUMS"
 	# A line has the checksum, two spaces, and the name with the version and the processor.
-	line=$(grep -E "^[0-9a-f]{64}  $program-[0-9][^-]*-$target\$" "$scratch/SHA256SUMS") ||
+	line=$(grep -E "^[0-9a-f]{64}  $program-[0-9].*-$target\$" "$scratch/SHA256SUMS") ||
 		fail "$from/SHA256SUMS names no program for $target; check the address"
 	file=${line#*  }
 	case $file in

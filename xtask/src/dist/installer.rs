@@ -193,8 +193,12 @@ mod tests {
             fs::write(&file, &good).expect("a file");
         }
         let sums = place.release().join("SHA256SUMS");
-        fs::write(&sums, "").expect("a file");
         let programs = place.programs("x86_64", &[]);
+        let text = fs::read_to_string(&sums).expect("a file");
+        fs::write(&sums, text.replace(package::VERSION, "0.0.1-rc.1") + &text).expect("a file");
+        let said = error(&place.run(&["dash"], &folder, &programs, &[]));
+        assert!(said.contains("names several programs"), "{said}");
+        fs::write(&sums, "").expect("a file");
         let said = error(&place.run(&["dash"], &folder, &programs, &[]));
         assert!(said.contains("names no program for x86_64-unknown-linux-musl"), "{said}");
         let said = error(&place.run(&["dash"], &folder, &programs, &["fonio-results"]));

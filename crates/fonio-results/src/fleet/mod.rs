@@ -1,7 +1,7 @@
 //! Receives the days of devices (`fonio watch send`) into the folder of a fleet.
 //!
 //! A device sends the file of one day at a time. The service checks the device's token ([`Tokens`]) and the file
-//! ([`day_file`]), and stores the file as `arrived/DAY/DEVICE.jsonl.gz`, which `fonio fleet` reads.
+//! ([`check()`]), and stores the file as `arrived/DAY/DEVICE.jsonl.gz`, which `fonio fleet` reads.
 
 mod day_file;
 mod tokens;

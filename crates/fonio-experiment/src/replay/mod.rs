@@ -10,11 +10,7 @@
 //! access if the recording shows that the other thread woke or started the thread of the access.
 
 pub mod blocks;
-pub(crate) mod budget;
 pub mod calls;
-mod causes;
-mod chunks;
-mod lanes;
 pub mod model;
 mod signals;
 
@@ -26,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fonio_core::meta::SHOWS_CALLS;
-use fonio_core::{ByteCount, Meta, Nanos, Timestamp};
+use fonio_core::{ByteCount, Meta};
 use fonio_host::Step;
 use fonio_recording::{Recording, Table, Tables};
 use fonio_sim::engine::Begins;
@@ -36,8 +32,7 @@ use crate::error::ExperimentError;
 use crate::filling::Space;
 use signals::Signals;
 
-pub use budget::TooLarge;
-pub use chunks::Chunks;
+pub use fonio_sim::recorded::{Chunks, TooLarge};
 
 /// The part of a recording that is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,15 +112,8 @@ impl Shared {
     }
 }
 
-fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
-    later.since(earlier).unwrap_or_default()
-}
-
 /// A thread that pauses for longer looks from time to time whether the replay has failed.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-
-/// The size of the chunks of accessed data in the replay's files.
-const CHUNK: u64 = 1 << 20;
 
 /// Returns whether a recording has all file-system calls of the followed processes. A trace of another program can have some,
 /// such as the slow ones, or only those that reached the device.

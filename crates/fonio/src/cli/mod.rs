@@ -157,7 +157,7 @@ pub enum Command {
     ///
     /// Each thread continues when the request or call that it waited for has completed. Compares the targets
     /// of --on and the fixes of --fix. Reads a recording. Writes a test file to each target, recordings, and
-    /// a page; a replay in a model writes nothing.
+    /// a page; a replay in models writes only with --output.
     ///
     /// Example: fonio replay fonio-recording --on model:samsung_s5
     Replay(Box<run::Replay>),

@@ -150,11 +150,29 @@ pub struct Replay {
     /// Replay without pauses, as fast as possible.
     #[arg(long)]
     pub fast: bool,
+    /// Try these values of a model's profile, separated by commas, such as ftl.spare=7%,28%. Repeatable.
+    ///
+    /// Every combination of the models of --on, the values and the schedulers is replayed, on all processors.
+    /// docs/devices.md lists the keys. Only for models (--on model:PROFILE).
+    #[arg(long, value_name = "KEY=VALUES", value_parser = parse_change)]
+    pub change: Vec<(String, Vec<String>)>,
     /// Also run with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "NAMES")]
     pub fix: Option<Candidates>,
     #[command(flatten)]
     pub setup: SetupArgs,
+}
+
+/// Parses the changed values of a model, such as `ftl.spare=7%,28%`.
+fn parse_change(text: &str) -> Result<(String, Vec<String>), String> {
+    let (key, values) = text.split_once('=').unwrap_or((text, ""));
+    let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+    if key.is_empty() || values.iter().any(String::is_empty) {
+        return Err(format!(
+            "`{text}` has no value; write KEY=VALUE or KEY=VALUE,VALUE, such as ftl.spare=7%,28%"
+        ));
+    }
+    Ok((key.to_owned(), values))
 }
 
 /// The layer of a recording that is replayed.
@@ -228,7 +246,7 @@ pub struct SetupArgs {
     ///
     /// A target is an existing folder, a block device, a profile from `fonio device list`, or an array of
     /// emulated devices (md-raid0:ridata+transcend, assembled by the kernel's md driver). `fonio replay` also
-    /// accepts model:PROFILE and then models the device and the schedulers in virtual time, without root.
+    /// accepts model:PROFILE,PROFILE and then models the devices and the schedulers in virtual time, without root.
     /// Default: the current folder.
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]
     pub on: Vec<String>,
@@ -309,7 +327,8 @@ pub struct SetupArgs {
     /// Write the result to this path.
     ///
     /// PATH is a new folder for the recordings. Default: fonio-runs, or the first free name of fonio-runs-2,
-    /// …; for `fonio fix prove … -- CMD`, a folder in /var/lib/fonio/proofs, where the newest five remain.
+    /// …; for `fonio fix prove … -- CMD`, a folder in /var/lib/fonio/proofs, where the newest five remain; for
+    /// `fonio replay` in models, no folder.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
     /// Write a page with charts to this file.

@@ -32,6 +32,10 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     if arguments.setup.places().iter().any(|place| place.starts_with(model::PREFIX)) {
         return model::run(arguments, &recording, colour);
     }
+    ensure!(
+        arguments.change.is_empty(),
+        "--change changes models: use it with --on model:PROFILE, or emulate a changed profile (`fonio device show`)"
+    );
     let at = &arguments.setup;
     let stop = begin()?;
     let recording = fs::canonicalize(&recording)

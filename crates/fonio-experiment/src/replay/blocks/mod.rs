@@ -1,19 +1,17 @@
 //! Replays the reads, writes and flushes of a device.
 
 mod play;
-mod sequence;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use fonio_bench::aligned::Buffer;
+use fonio_sim::recorded::CHUNK;
+pub(super) use fonio_sim::recorded::Collected;
 
+pub use fonio_sim::recorded::{Access, Kind, NO_FLUSHES, Sequence};
 pub(super) use play::play;
-pub(super) use sequence::Collected;
-pub use sequence::{Access, Kind, NO_FLUSHES, Sequence};
-
-use super::CHUNK;
 
 pub(super) fn prepare(sequence: &Sequence, file: &Path) -> io::Result<()> {
     let mut out = File::create(file)?;

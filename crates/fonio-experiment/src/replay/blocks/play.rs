@@ -12,11 +12,11 @@ use std::time::Instant;
 use fonio_bench::aligned::Buffer;
 use fonio_core::ByteCount;
 use fonio_sim::engine::Begins;
+use fonio_sim::recorded::POOL;
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
 use super::super::{Replayed, Shared};
-use super::sequence::POOL;
 use super::{Access, Kind, Sequence};
 
 const STACK_BYTES: usize = 256 << 10;

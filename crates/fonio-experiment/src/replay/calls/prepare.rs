@@ -9,8 +9,8 @@ use std::path::Path;
 use fonio_bench::aligned::Buffer;
 use rustix::fs::{Advice, fadvise, syncfs};
 
-use super::super::CHUNK;
 use super::{Act, Call, Sequence, file_name};
+use fonio_sim::recorded::CHUNK;
 
 /// Creates the files of a replay in a new folder. The files' data are durable and not in the page cache.
 pub(in crate::replay) fn prepare(sequence: &Sequence, folder: &Path) -> io::Result<()> {

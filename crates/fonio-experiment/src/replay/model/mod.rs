@@ -1,36 +1,46 @@
-//! Replays a recording's requests in virtual time, on a device model under scheduler models.
+//! Replays a recording's requests in virtual time, on device models under scheduler models.
 //!
 //! The replay needs no root and no device, and can use schedulers that Linux no longer has. The models do not
 //! merge requests, because the kernel merged the requests before they were recorded.
 
+mod card;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use fonio_core::{ByteCount, DeviceId, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+use fonio_core::{ByteCount, DeviceId, Op};
 use fonio_recording::{Recording, Table, Tables};
-use fonio_sim::engine::{self, Arrival, Begins, Host, Source, Step};
-use fonio_sim::measure::write_in_order;
-use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId};
+use fonio_sim::engine::{EngineError, Host};
+use fonio_sim::recorded::{Collected, Kind, NO_FLUSHES, Sequence};
+use fonio_sim::scheduler::Policy;
+use fonio_sim::simulation::{self, Load, Ran, SimulationError, Summary};
 use serde::Serialize;
 
-use super::blocks::{Access, Collected, Kind, NO_FLUSHES, Sequence};
 use crate::error::ExperimentError;
+use card::Card;
 
+pub use card::Change;
 pub use report::model_document;
 
-/// Maximum number of commands of one replay, so that it needs less than 512 MiB of memory.
-const STEPS_MAX: u64 = 2 << 20;
+/// Maximum memory for the requests of all simulations that run at the same time.
+const MEMORY_MAX: usize = 256 << 20;
 
-/// The device on which a recording is replayed.
+/// The devices and schedulers on which a recording is replayed: every combination is a cell.
 #[derive(Clone, Copy, Debug)]
-pub struct Model<'a> {
-    /// The name of a device's profile, or of an array of two devices.
-    pub profile: &'a str,
-    /// The size of the device.
+pub struct Grid<'a> {
+    /// The names of profiles, or of arrays of two devices.
+    pub devices: &'a [String],
+    /// The keys of changed values, each with the values to try.
+    pub changes: &'a [(String, Vec<String>)],
+    /// The schedulers.
+    pub schedulers: &'a [Policy],
+    /// The size of the devices.
     pub size: ByteCount,
-    /// The seed of the model's random decisions.
+    /// The seed of the models' random decisions.
     pub seed: u64,
     /// Whether to replay without the recorded pauses.
     pub fast: bool,
@@ -40,13 +50,13 @@ pub struct Model<'a> {
     pub idle: Option<&'a str>,
 }
 
-/// The result of a recording replayed under scheduler models.
+/// The result of a recording replayed on models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelReplay {
     /// The directory of the recording.
     pub recording: PathBuf,
-    /// The name of the device model.
-    pub device: String,
+    /// The names of the device models.
+    pub devices: Vec<String>,
     /// Number of replayed reads, writes and flushes.
     pub accesses: u64,
     /// Number of discards and other operations that are not replayed.
@@ -60,19 +70,46 @@ pub struct ModelReplay {
     pub notes: Vec<String>,
     /// The recorded response times of each program.
     pub recorded: Vec<ProgramTimes>,
-    /// The result under each scheduler model, in the requested order.
+    /// The result of each cell: by device, changed values and scheduler, in the requested order.
     pub runs: Vec<ModelRun>,
 }
 
-/// The result of a recording replayed under one scheduler.
+/// The result of a recording replayed on one device under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelRun {
+    /// The name of the device model.
+    pub device: String,
+    /// The changed values of the device model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// The name of the scheduler model.
     pub scheduler: String,
     /// Seconds from the start until the last request completed.
     pub time_s: f64,
     /// The response times of each program.
     pub programs: Vec<ProgramTimes>,
+    /// All settings and numbers of the simulation.
+    pub summary: Summary,
+}
+
+impl ModelRun {
+    /// Returns the name of the device with its changed values, such as `sd_a1 ftl.spare=7%`.
+    pub fn card(&self) -> String {
+        let changes = self.changes.iter().map(|Change { key, value }| format!(" {key}={value}"));
+        std::iter::once(self.device.clone()).chain(changes).collect()
+    }
+}
+
+/// The requests of a cell, for the results of a replay.
+pub struct Requests<'a> {
+    /// The position of the cell among all cells.
+    pub cell: usize,
+    /// The result of the cell.
+    pub run: &'a ModelRun,
+    /// The simulated requests.
+    pub ran: &'a Ran,
+    /// The names of the recorded threads, by thread id.
+    pub names: &'a BTreeMap<u32, String>,
 }
 
 /// The response times of all threads with one name.
@@ -110,127 +147,134 @@ impl Responses {
     }
 }
 
-/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already
-/// written. Fails with [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`],
-/// [`ExperimentError::Emulator`] if the profile does not exist, or [`ExperimentError::InModel`] if the
-/// recording does not fit on the device.
-pub fn replay_in_model(
+/// Replays the recording in `dir` on every cell of the grid, each on a new device where the accessed data are already
+/// written. The cells run on all processors; the results do not depend on their number. `keep` gets the requests of each
+/// cell, on the thread that ran it. Ends with [`ExperimentError::Interrupted`] if `stop` is set. Fails with
+/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], [`ExperimentError::Emulator`] if a profile does
+/// not exist, [`ExperimentError::InModel`] if the recording does not fit on a device, or with an error of `keep`.
+pub fn replay_in_models<E: From<ExperimentError> + Send>(
     dir: &Path,
-    model: &Model<'_>,
-    schedulers: &[Policy],
-) -> Result<ModelReplay, ExperimentError> {
-    let mut collected = Collected::default();
-    let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
-    Recording::open(dir)?.replay(&mut collected, tables)?;
-    let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
-    let sequence = collected.sequence_of(model.of_device).map_err(too_large)?;
-    if sequence.is_empty() {
-        return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
+    grid: &Grid<'_>,
+    stop: &AtomicBool,
+    keep: &(dyn Fn(&Requests<'_>) -> Result<(), E> + Sync),
+) -> Result<ModelReplay, E> {
+    let cards = Card::all(grid.devices, grid.changes)?;
+    let sequence = sequence(dir, grid)?;
+    let mut unflushed = BTreeSet::new();
+    for card in &cards {
+        let device = card.device(grid.size, grid.seed)?;
+        if device.limits().volatile_cache && sequence.has_only_volatile_writes() {
+            unflushed.insert(card.name.as_str());
+        }
     }
-    let device = fonio_emulator::profile::device(model.profile, model.size, model.seed)?;
-    let is_unflushed = device.limits().volatile_cache && sequence.has_only_volatile_writes();
-    let runs = schedulers.iter().map(|policy| run(&sequence, model, *policy));
-    let runs = runs.collect::<Result<Vec<ModelRun>, _>>()?;
+    let names: Vec<&str> = unflushed.iter().copied().collect();
+    let is_on_all = cards.iter().all(|card| unflushed.contains(card.name.as_str()));
+    let note = match names.len() {
+        0 => None,
+        _ if is_on_all => Some(NO_FLUSHES.to_owned()),
+        _ => Some(format!("{}: {NO_FLUSHES}", names.join(", "))),
+    };
+    let cells: Vec<(&Card, Policy)> =
+        cards.iter().flat_map(|card| grid.schedulers.iter().map(move |policy| (card, *policy))).collect();
+    let (names, accesses, recorded) = (sequence.names.clone(), sequence.len(), recorded(&sequence));
+    let (left_out, of_other_devices) = (sequence.left_out, sequence.of_other_devices);
+    let idle = names.iter().filter(|(_, name)| grid.idle == Some(plain(name))).map(|(tid, _)| *tid).collect();
+    let load = Load::Replay(simulation::Replay { sequence, fast: grid.fast, idle });
+    let of_requests = 2 * accesses.max(1) * size_of::<fonio_sim::engine::Done>();
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MEMORY_MAX / of_requests).max(1);
+    let runs = each(&cells, threads, |cell, (card, policy)| {
+        let (run, ran) = run(card, *policy, grid, &load, &names, stop)?;
+        keep(&Requests { cell, run: &run, ran: &ran, names: &names })?;
+        Ok::<_, E>(run)
+    });
+    let runs = runs.into_iter().collect::<Result<Vec<ModelRun>, E>>()?;
     Ok(ModelReplay {
         recording: dir.to_owned(),
-        device: model.profile.to_owned(),
-        accesses: sequence.len() as u64,
-        left_out: sequence.left_out,
-        of_other_devices: sequence.of_other_devices,
-        fast: model.fast,
-        notes: is_unflushed.then(|| NO_FLUSHES.to_owned()).into_iter().collect(),
-        recorded: recorded(&sequence),
+        devices: grid.devices.to_vec(),
+        accesses: accesses as u64,
+        left_out,
+        of_other_devices,
+        fast: grid.fast,
+        notes: note.into_iter().collect(),
+        recorded,
         runs,
     })
 }
 
-fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRun, ExperimentError> {
-    let mut device = fonio_emulator::profile::device(model.profile, model.size, model.seed)?;
-    let limits = device.limits().clone();
-    if sequence.file_bytes > limits.capacity {
-        return Err(ExperimentError::InModel(format!(
-            "the recording accesses {} of distinct data, but the device has {}; use --size",
-            sequence.file_bytes.to_exact_text(),
-            limits.capacity.to_exact_text()
-        )));
+/// Reads the sequence of a replay.
+fn sequence(dir: &Path, grid: &Grid<'_>) -> Result<Sequence, ExperimentError> {
+    let mut collected = Collected::default();
+    let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
+    Recording::open(dir)?.replay(&mut collected, tables)?;
+    let too_large = |why| ExperimentError::TooLarge { recording: dir.to_owned(), why };
+    let sequence = collected.sequence_of(grid.of_device).map_err(too_large)?;
+    if sequence.is_empty() {
+        return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
     }
-    let from = write_in_order(device.as_mut(), sequence.file_bytes, Timestamp(0));
-    // The engine holds all steps in memory, as the sequence holds all accesses.
-    let count = |access: &Access| access.bytes.div_ceil(limits.command_max.0).max(1);
-    let steps_all = sequence.threads.iter().flatten().map(count).fold(0, u64::saturating_add);
-    if steps_all > STEPS_MAX {
-        return Err(ExperimentError::InModel(format!(
-            "the device splits the accesses into {steps_all} commands, and the model can run at most {STEPS_MAX}; \
-             replay a part of the recording, which `fonio import RECORDING --until 10m -o PART` writes"
-        )));
-    }
-    let priority = |access: &Access| {
-        let is_idle =
-            model.idle.is_some() && sequence.names.get(&access.tid).map(|name| plain(name)) == model.idle;
-        if is_idle { Priority { class: Class::Idle, ..Priority::DEFAULT } } else { Priority::DEFAULT }
-    };
-    let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast, &priority);
-    let sources = sequence.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
-    let host = Host { depth: limits.depth, seed: model.seed };
-    let outcome = engine::run(device.as_mut(), policy.scheduler().as_mut(), sources, from, host)
-        .map_err(|error| ExperimentError::InModel(error.to_string()))?;
-    let mut programs = Programs::new(&sequence.names);
-    for ((process, op), tally) in &outcome.tallies {
+    Ok(sequence)
+}
+
+/// Runs `run` for every cell on this number of threads. The results have the order of the cells. After an error, no
+/// further cell begins.
+fn each<C: Sync, T: Send, E: Send>(
+    cells: &[C],
+    threads: usize,
+    run: impl Fn(usize, &C) -> Result<T, E> + Sync,
+) -> Vec<Result<T, E>> {
+    let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let results: Mutex<Vec<Option<Result<T, E>>>> = Mutex::new(cells.iter().map(|_| None).collect());
+    thread::scope(|scope| {
+        for _ in 0..threads.min(cells.len()) {
+            scope.spawn(|| {
+                while !has_failed.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(at) else { return };
+                    let result = run(at, cell);
+                    has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Cells are missing only after an error, which is then among the results.
+    results.into_iter().flatten().collect()
+}
+
+fn run(
+    card: &Card,
+    policy: Policy,
+    grid: &Grid<'_>,
+    load: &Load,
+    names: &BTreeMap<u32, String>,
+    stop: &AtomicBool,
+) -> Result<(ModelRun, Ran), ExperimentError> {
+    let mut device = card.device(grid.size, grid.seed)?;
+    let host = Host { depth: device.limits().depth, seed: grid.seed };
+    let settings = card.settings(device.as_ref(), policy.name(), host);
+    let is_over = || stop.load(Ordering::Relaxed);
+    let ran = simulation::run(device.as_mut(), policy.scheduler().as_mut(), None, load, host, 1, &is_over);
+    let ran = ran.map_err(|error| match error {
+        SimulationError::Engine(EngineError::Stopped) => ExperimentError::Interrupted,
+        error @ SimulationError::DoesNotFit { .. } => {
+            ExperimentError::InModel(format!("{error}; use --size"))
+        }
+        error => ExperimentError::InModel(error.to_string()),
+    })?;
+    let mut programs = Programs::new(names);
+    for ((process, op), tally) in &ran.outcome.tallies {
         let (sum, max) = (tally.response.sum.0 as f64 / 1e9, tally.response.max.0 as f64 / 1e9);
         programs.add(process.0, *op, (tally.count, sum, max));
     }
-    let time_s = (outcome.end.0 - outcome.from.0) as f64 / 1e9;
-    Ok(ModelRun { scheduler: policy.name().to_owned(), time_s, programs: programs.into() })
-}
-
-/// Returns a thread's requests, split into requests of at most `command_max`.
-fn steps(
-    thread: &[Access],
-    command_max: u64,
-    fast: bool,
-    priority: &dyn Fn(&Access) -> Priority,
-) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for access in thread {
-        let op = match access.kind {
-            Kind::Read => Op::Read,
-            Kind::Write | Kind::DurableWrite => Op::Write,
-            Kind::Flush => Op::Flush,
-        };
-        let mut begins = begins(access.begins, fast);
-        let (mut offset, end) = (access.offset, access.offset + access.bytes);
-        loop {
-            let bytes = (end - offset).min(command_max);
-            let is_last = offset + bytes == end;
-            let request = Arrival {
-                at: Timestamp(0),
-                op,
-                is_sync: access.is_sync,
-                fua: access.kind == Kind::DurableWrite,
-                sector: Sector(offset / SECTOR_BYTES),
-                bytes: ByteCount(bytes),
-                process: ProcessId(access.tid),
-                priority: priority(access),
-            };
-            steps.push(Step { begins, request, signal: access.signal.filter(|_| is_last) });
-            if is_last {
-                break;
-            }
-            offset += bytes;
-            begins = Begins::AfterBegin(Nanos(0));
-        }
-    }
-    steps
-}
-
-fn begins(begins: Begins, fast: bool) -> Begins {
-    match begins {
-        begins if !fast => begins,
-        Begins::At(_) => Begins::At(Nanos(0)),
-        Begins::AfterEnd(_) => Begins::AfterEnd(Nanos(0)),
-        Begins::AfterBegin(_) => Begins::AfterBegin(Nanos(0)),
-        Begins::AfterOther { signal, .. } => Begins::AfterOther { signal, pause: Nanos(0) },
-    }
+    let run = ModelRun {
+        device: card.name.clone(),
+        changes: card.changes.clone(),
+        scheduler: policy.name().to_owned(),
+        time_s: (ran.outcome.end.0 - ran.outcome.from.0) as f64 / 1e9,
+        programs: programs.into(),
+        summary: Summary::of(&ran, &settings),
+    };
+    Ok((run, ran))
 }
 
 fn recorded(sequence: &Sequence) -> Vec<ProgramTimes> {

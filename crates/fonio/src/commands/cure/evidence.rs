@@ -2,9 +2,11 @@
 //! of the disk.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use fonio_core::{ByteCount, Unit};
-use fonio_experiment::replay::model::{Model, ModelRun, ProgramTimes, replay_in_model, scheduler_named};
+use fonio_experiment::ExperimentError;
+use fonio_experiment::replay::model::{Grid, ModelRun, ProgramTimes, replay_in_models, scheduler_named};
 use fonio_sim::scheduler::Policy;
 use serde::Serialize;
 
@@ -134,8 +136,18 @@ fn predicted(seen: &Seen, fix: &str, class: Option<&str>) -> Option<Predicted> {
     let profile = profile.to_str()?;
     let replay = |policy: Policy, idle: Option<&str>| {
         let size = device.size_bytes.unwrap_or(SIZE);
-        let model = Model { profile, size, seed: 1, fast: false, of_device: Some(device.id), idle };
-        replay_in_model(&seen.recording, &model, &[policy]).ok()
+        let grid = Grid {
+            devices: &[profile.to_owned()],
+            changes: &[],
+            schedulers: &[policy],
+            size,
+            seed: 1,
+            fast: false,
+            of_device: Some(device.id),
+            idle,
+        };
+        let never = AtomicBool::new(false);
+        replay_in_models::<ExperimentError>(&seen.recording, &grid, &never, &|_| Ok(())).ok()
     };
     let without = replay(now, None)?;
     let with = replay(with, class.and(diagnosis.culprit.as_deref()))?;

@@ -7,14 +7,12 @@ use std::ops::Range;
 
 use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
 use fonio_sim::engine::Begins;
+use fonio_sim::recorded::{
+    ACCESS, Budget, CHUNK, Causes, Chunks, FILE, MayWait, ROW, Threaded, TooLarge, WAIT, Waits,
+    check_buffers, lanes, link, since,
+};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-
-use super::super::budget::{self, Budget, TooLarge, check_buffers};
-use super::super::causes::{Causes, MayWait, Waits, link};
-use super::super::chunks::Chunks;
-use super::super::lanes::{Threaded, lanes};
-use super::super::{CHUNK, since};
 
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a larger row is
 /// damaged.
@@ -198,7 +196,7 @@ impl RowSink for Collected {
     }
 
     fn call(&mut self, row: &fonio_core::Call) -> io::Result<()> {
-        if !self.budget.take_thread(row.tid) || !self.budget.take(budget::ROW) {
+        if !self.budget.take_thread(row.tid) || !self.budget.take(ROW) {
             return Ok(());
         }
         let act = act_of(row);
@@ -219,7 +217,7 @@ impl RowSink for Collected {
             .path
             .as_ref()
             .is_some_and(|path| KERNEL_FOLDERS.iter().any(|folder| path.starts_with(folder)));
-        if self.files.contains_key(&row.file_id) || self.budget.take(budget::FILE) {
+        if self.files.contains_key(&row.file_id) || self.budget.take(FILE) {
             self.files.insert(row.file_id, (row.device, is_kernels));
         }
         Ok(())
@@ -233,7 +231,7 @@ impl RowSink for Collected {
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        if self.budget.take_thread(row.tid) && self.budget.take(budget::WAIT) {
+        if self.budget.take_thread(row.tid) && self.budget.take(WAIT) {
             self.causes.add_wait(row);
         }
         Ok(())
@@ -300,7 +298,7 @@ impl Collected {
                     continue;
                 }
             };
-            if !self.budget.take(budget::ACCESS) {
+            if !self.budget.take(ACCESS) {
                 return Err(TooLarge::Memory);
             }
             let file = making.file(file_id, row.file_flags);

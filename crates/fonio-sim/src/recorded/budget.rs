@@ -13,16 +13,16 @@ const MEMORY_MAX: ByteCount = ByteCount(320 << 20);
 /// Maximum size of all buffers of a replay. While it runs, the rows of the recording are not in memory.
 const BUFFERS_MAX: ByteCount = ByteCount(256 << 20);
 /// Maximum number of threads of a replay at a time.
-pub(super) const LANES_MAX: usize = 4096;
+pub const LANES_MAX: usize = 4096;
 
 /// Size of a collected row, including the growth of the list of rows.
-pub(super) const ROW: u64 = 120;
+pub const ROW: u64 = 120;
 /// Size of an access in the sequence, with its entries in the tables of causes and signals.
-pub(super) const ACCESS: u64 = 240;
+pub const ACCESS: u64 = 240;
 /// Size of a wait.
-pub(super) const WAIT: u64 = 40;
+pub const WAIT: u64 = 40;
 /// Size of a file.
-pub(super) const FILE: u64 = 250;
+pub const FILE: u64 = 250;
 /// Size of a thread, with its name and the first entries of its lists.
 const THREAD: u64 = 640;
 
@@ -46,7 +46,7 @@ pub enum TooLarge {
 
 /// The memory that is left for the rows of a recording.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     left: u64,
     is_exceeded: bool,
     threads: FxHashSet<u32>,
@@ -61,7 +61,7 @@ impl Default for Budget {
 impl Budget {
     /// Takes memory for a row, and returns whether there is enough. After the first failure, no row gets memory,
     /// so the rows in memory have no gaps.
-    pub(super) fn take(&mut self, bytes: u64) -> bool {
+    pub fn take(&mut self, bytes: u64) -> bool {
         match self.left.checked_sub(bytes) {
             Some(left) if !self.is_exceeded => self.left = left,
             _ => self.is_exceeded = true,
@@ -70,7 +70,7 @@ impl Budget {
     }
 
     /// Takes memory for a thread that was not seen before, and returns whether there is enough.
-    pub(super) fn take_thread(&mut self, tid: u32) -> bool {
+    pub fn take_thread(&mut self, tid: u32) -> bool {
         let is_known = self.threads.contains(&tid);
         let has_room = is_known || self.take(THREAD);
         if has_room && !is_known {
@@ -80,18 +80,18 @@ impl Budget {
     }
 
     /// Returns the memory of rows that are no longer needed.
-    pub(super) fn give_back(&mut self, bytes: u64) {
+    pub fn give_back(&mut self, bytes: u64) {
         self.left += bytes;
     }
 
     /// Fails if a row got no memory.
-    pub(super) fn check(&self) -> Result<(), TooLarge> {
+    pub fn check(&self) -> Result<(), TooLarge> {
         if self.is_exceeded { Err(TooLarge::Memory) } else { Ok(()) }
     }
 }
 
 /// Fails if the buffers are too large together. `largest` has the size of the largest buffer of each thread.
-pub(super) fn check_buffers(largest: impl IntoIterator<Item = u64>) -> Result<(), TooLarge> {
+pub fn check_buffers(largest: impl IntoIterator<Item = u64>) -> Result<(), TooLarge> {
     let all = largest.into_iter().fold(0, u64::saturating_add);
     if all > BUFFERS_MAX.0 { Err(TooLarge::Buffers) } else { Ok(()) }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::CHUNK;
+/// The size of the chunks of accessed data in the files of a replay.
+pub const CHUNK: u64 = 1 << 20;
 
 /// A set of chunk numbers, stored as ranges, because one access can use thousands of chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,15 +17,14 @@ pub struct Chunks(
 
 impl Chunks {
     /// Returns the chunks of the bytes from `from` to `end`.
-    #[cfg(test)]
-    pub(crate) fn of_bytes(from: u64, end: u64) -> Chunks {
+    pub fn of_bytes(from: u64, end: u64) -> Chunks {
         let mut chunks = Chunks::default();
         chunks.add_bytes(from, end);
         chunks
     }
 
     /// Adds the chunks of the bytes from `from` to `end`.
-    pub(super) fn add_bytes(&mut self, from: u64, end: u64) {
+    pub fn add_bytes(&mut self, from: u64, end: u64) {
         if from >= end {
             return;
         }

@@ -8,14 +8,13 @@ use fonio_core::{
     Bio, ByteCount, DeviceId, Flags, Nanos, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
     Wait, ignore_rows,
 };
-use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
-use super::super::budget::{self, Budget, LANES_MAX, TooLarge, check_buffers};
-use super::super::causes::{Causes, MayWait, Waits, link};
-use super::super::chunks::Chunks;
-use super::super::lanes::{Threaded, lanes};
-use super::super::{CHUNK, since};
+use super::budget::{self, Budget, LANES_MAX, TooLarge, check_buffers};
+use super::causes::{Causes, MayWait, Waits, link, since};
+use super::chunks::{CHUNK, Chunks};
+use super::lanes::{Threaded, lanes};
+use crate::engine::Begins;
 
 /// The alignment of direct I/O: the block size of file systems.
 const BLOCK: u64 = 4096;
@@ -25,7 +24,7 @@ const BYTES_MAX: u64 = 4 << 20;
 const NAME_CHARS_MAX: usize = 64;
 
 /// Maximum number of accesses in flight for which no thread waits.
-pub(super) const POOL: usize = 32;
+pub const POOL: usize = 32;
 
 /// The note on a replay that never empties the volatile cache of its device.
 pub const NO_FLUSHES: &str = "The recording has writes, but no flushes: its device had no volatile cache, or nothing was \
@@ -115,7 +114,7 @@ impl Sequence {
 
 /// Collects the rows of a recording for the sequence. Requests, bios and threads may come in any order.
 #[derive(Debug, Default)]
-pub(in crate::replay) struct Collected {
+pub struct Collected {
     began: Option<Timestamp>,
     bios: Vec<Row>,
     requests: Vec<Row>,
@@ -125,6 +124,7 @@ pub(in crate::replay) struct Collected {
     names: BTreeMap<u32, String>,
     causes: Causes,
     budget: Budget,
+    ignores_bios: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,8 @@ impl RowSink for Collected {
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
         // Skip bios of partitions and stacked devices, because each of these bios continues as a bio of the
         // device below.
-        if row.request_id.is_some()
+        if !self.ignores_bios
+            && row.request_id.is_some()
             && self.budget.take_thread(row.tid.unwrap_or(0))
             && self.budget.take(budget::ROW)
         {
@@ -187,6 +188,10 @@ impl RowSink for Collected {
             });
         }
         Ok(())
+    }
+
+    fn wants_bios(&self) -> bool {
+        !self.ignores_bios
     }
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
@@ -216,13 +221,19 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Computes the sequence for the device with the most accesses.
-    pub(in crate::replay) fn sequence(self) -> Result<Sequence, TooLarge> {
+    /// Creates a collection that ignores bios, so the sequence has the merged requests.
+    pub fn of_requests() -> Collected {
+        Collected { ignores_bios: true, ..Collected::default() }
+    }
+
+    /// Computes the sequence for the device with the most accesses. Fails if the sequence needs too much memory.
+    pub fn sequence(self) -> Result<Sequence, TooLarge> {
         self.sequence_of(None)
     }
 
-    /// Computes the sequence for this device, or for the device with the most accesses.
-    pub(in crate::replay) fn sequence_of(mut self, device: Option<DeviceId>) -> Result<Sequence, TooLarge> {
+    /// Computes the sequence for this device, or for the device with the most accesses. Fails if the sequence needs too
+    /// much memory.
+    pub fn sequence_of(mut self, device: Option<DeviceId>) -> Result<Sequence, TooLarge> {
         self.budget.check()?;
         // Replay bios rather than requests, because another device merges and flushes differently. Not
         // every source records bios.

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Thread, Timestamp, Wait, WaitReason};
-use fonio_sim::engine::Begins;
+use fonio_core::{Nanos, Thread, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
 use super::lanes::Threaded;
-use super::since;
+use crate::engine::Begins;
 
 /// Maximum length of a chain of threads that wait for each other.
 const CHAIN_MAX: usize = 16;
@@ -26,7 +25,7 @@ struct Cause {
 
 /// The accesses, waits and parents of all threads in a recording.
 #[derive(Debug, Default)]
-pub(super) struct Causes {
+pub struct Causes {
     /// For each thread, the completion times and indexes of its accesses.
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
     /// For each thread, the end of each wait for another thread, and the thread that ended this wait.
@@ -35,14 +34,16 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    pub(super) fn add_wait(&mut self, row: &Wait) {
+    /// Adds a wait of a thread.
+    pub fn add_wait(&mut self, row: &Wait) {
         let (Some(ended), Some(waker)) = (row.ended, row.waker_tid) else { return };
         if matches!(row.reason, WaitReason::Lock | WaitReason::Thread) && waker != row.tid {
             self.waits.entry(row.tid).or_default().push((ended, waker));
         }
     }
 
-    pub(super) fn add_thread(&mut self, row: &Thread) {
+    /// Adds a thread with its parent.
+    pub fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
             // Recordings show only parents of processes. Other threads count as started by their process's
             // main thread.
@@ -56,7 +57,7 @@ impl Causes {
     }
 
     /// Adds the access with index `at` of a thread.
-    pub(super) fn add_access(&mut self, tid: u32, at: usize, ended: Timestamp) {
+    pub fn add_access(&mut self, tid: u32, at: usize, ended: Timestamp) {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
@@ -110,14 +111,16 @@ impl SignalNumbers {
 }
 
 /// An access that can wait for another thread's access, and for which other threads can wait.
-pub(super) trait Waits {
+pub trait Waits {
+    /// Returns the condition for starting the access.
     fn begins(&mut self) -> &mut Begins;
     /// Returns the signal that the access sets when it completes.
     fn signal(&mut self) -> &mut Option<u32>;
 }
 
+/// An access that can wait for another thread's access.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MayWait {
+pub struct MayWait {
     /// The thread of the access.
     pub tid: u32,
     /// The index of the access among all accesses of its thread.
@@ -128,7 +131,7 @@ pub(super) struct MayWait {
 
 /// Makes the replay start an access after another thread's access, if the recorded thread had waited for that
 /// access. Returns the number of signals that accesses set.
-pub(super) fn link<A: Waits>(
+pub fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
     may_wait: &[MayWait],
@@ -148,6 +151,11 @@ pub(super) fn link<A: Waits>(
         }
     }
     signals.count()
+}
+
+/// Returns the time from `earlier` to `later`; zero if `later` is the earlier one.
+pub fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
+    later.since(earlier).unwrap_or_default()
 }
 
 /// Returns the last of the sorted entries that is not later than `at`.

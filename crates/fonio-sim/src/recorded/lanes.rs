@@ -7,8 +7,9 @@ use fonio_core::Timestamp;
 
 use super::budget::{LANES_MAX, TooLarge};
 
+/// The accesses of a thread, with its time.
 #[derive(Debug)]
-pub(super) struct Threaded<A> {
+pub struct Threaded<A> {
     /// When the thread's first access began.
     pub began: Timestamp,
     /// When the thread's last access ended.
@@ -17,8 +18,9 @@ pub(super) struct Threaded<A> {
     pub accesses: Vec<A>,
 }
 
-/// Returns lists of successive accesses. There are as many lists as threads ran at the same time.
-pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Result<Vec<Vec<A>>, TooLarge> {
+/// Returns lists of successive accesses. There are as many lists as threads ran at the same time. Fails if there are
+/// more than [`LANES_MAX`].
+pub fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Result<Vec<Vec<A>>, TooLarge> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
     let mut lanes: Vec<Threaded<A>> = Vec::new();

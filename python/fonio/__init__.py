@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fonio.report import Report as Report
     from fonio.report import analyse as analyse
     from fonio.simulation import ClosedLoop as ClosedLoop
+    from fonio.simulation import Replay as Replay
     from fonio.simulation import Simulation as Simulation
     from fonio.simulation import Sweep as Sweep
     from fonio.simulation import schedulers as schedulers
@@ -59,6 +60,7 @@ _MODULES = {
     "analyse": "fonio.report",
     "compare": "fonio.comparison",
     "ClosedLoop": "fonio.simulation",
+    "Replay": "fonio.simulation",
     "Simulation": "fonio.simulation",
     "Sweep": "fonio.simulation",
     "schedulers": "fonio.simulation",

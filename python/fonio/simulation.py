@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fonio import _fonio
 from fonio.device_profile import profile as profile_of
+from fonio.recording import Recording
+from fonio.recording import open as open_input
 from fonio.report import Report, analyse
 from fonio.table import Table
 
@@ -84,6 +86,26 @@ class ClosedLoop(_fonio.ClosedLoop):
         return made
 
 
+class Replay(_fonio.Replay):
+    """The accesses of a recording, with the waits of its threads, as `fonio replay --on model:PROFILE` issues them.
+
+    If a recorded thread waited for a request, or for another thread, it does so in the simulation, and continues after
+    the recorded pause. So a program issues its requests sooner on a faster device. The accessed data are moved
+    together, and are written sequentially before the run.
+
+    `recording`: a recording, a kept stall or a trace, opened or as a path. `fast`: leave out the recorded pauses.
+    `accesses`, `left_out` (discards and others) and `of_other_devices` are numbers of recorded requests.
+    """
+
+    def __new__(cls, recording: Recording | str | os.PathLike[str], *, fast: bool = False) -> Replay:
+        opened = recording if isinstance(recording, Recording) else open_input(recording)
+        made: Replay = super().__new__(cls, opened._native, fast)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<fonio.Replay of {self.accesses} reads, writes and flushes>"
+
+
 def schedulers() -> list[str]:
     """The names of the schedulers that have a model (`docs/scheduler-models.md`)."""
     return list(_fonio.schedulers())
@@ -100,8 +122,8 @@ class Simulation:
     def requests(self) -> Table:
         """The requests with their times, with the columns of the table `requests` of a recording.
 
-        The rows have the order of the given table; for `ClosedLoop`, the order of queueing. Times are nanoseconds since
-        the start of the run.
+        The rows have the order of the given table; for `ClosedLoop` and `Replay`, the order of queueing. Times are
+        nanoseconds since the start of the run.
         """
         return Table("requests", self._native.requests(), self._summary["requests"])
 
@@ -174,7 +196,7 @@ def simulate(
     `profile`: a name, a path, or a dictionary (see `profile`).
     `requests`: a table with the columns `op`, `sector` (512 bytes), `bytes` and one of `queued_ns`, `inserted_ns` and
     `issued_ns`; `flags`, `tid` and `ioprio` are used if the table has them. So the table `requests` of a recording
-    works, and so does any DataFrame with the Arrow interface. Or one or more `ClosedLoop`.
+    works, and so does any DataFrame with the Arrow interface. Or one or more `ClosedLoop`, or a `Replay`.
     `scheduler`: a name from `schedulers()`, or an object (see `Scheduler`).
     `ftl`: a class or function that makes a translation layer from a geometry, in place of the profile's.
     `capacity`: the size of the device, in bytes or as text; a small device ages sooner.

@@ -10,8 +10,8 @@ use std::thread;
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use fonio_analysis::FilterOptions;
-use fonio_core::Nanos;
-use fonio_input::{Reading, Subject, explain};
+use fonio_core::{Nanos, RowSink};
+use fonio_input::{InputError, Reading, Subject, explain};
 use fonio_recording::{BatchSink, Table};
 use pyo3::prelude::*;
 
@@ -53,7 +53,7 @@ impl Input {
 
     /// The name of the input in reports.
     #[getter]
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.subject.name()
     }
 
@@ -128,6 +128,13 @@ impl Input {
         let filter = (!filter.is_empty()).then_some(filter);
         let work = |stop: &AtomicBool| explain(&self.subject, &self.reading, filter, stop, None);
         Ok(Explained::new(interruptible(py, work)?.map_err(refused)?))
+    }
+}
+
+impl Input {
+    /// Passes every row to `sink`.
+    pub fn pour(&self, sink: &mut dyn RowSink) -> Result<(), InputError> {
+        self.subject.pour(&self.reading, sink).map(drop)
     }
 }
 

@@ -11,8 +11,8 @@ mod explained;
 mod ftl;
 mod input;
 mod interrupt;
-mod model;
 mod profile;
+mod replay;
 mod requests;
 mod result;
 mod scheduler;
@@ -33,6 +33,7 @@ fn _fonio(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<profile::Profile>()?;
     module.add_class::<source::ClosedLoop>()?;
+    module.add_class::<replay::Replay>()?;
     module.add_class::<result::Simulation>()?;
     module.add_class::<scheduler::Waiting>()?;
     module.add_class::<ftl::FlashGeometry>()?;

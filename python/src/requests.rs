@@ -11,9 +11,26 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
 use arrow_schema::DataType;
 use fonio_core::{ByteCount, DeviceId, Flags, Op, Request, Sector, Timestamp};
+use fonio_sim::engine::{Arrival, replay};
+use fonio_sim::scheduler::{Priority, ProcessId};
 use pyo3::prelude::*;
 
 use crate::error::{refused, wrong};
+
+/// Returns the requests of a table as arrivals, in the order of the table.
+pub fn read_arrivals(reader: RecordBatchStreamReader) -> PyResult<Vec<Arrival>> {
+    let (mut arrivals, mut before) = (Vec::new(), 0);
+    for batch in reader {
+        let batch = batch.map_err(refused)?;
+        let columns = Columns::of(&batch, before)?;
+        arrivals.reserve(batch.num_rows());
+        for at in 0..batch.num_rows() {
+            arrivals.push(columns.arrival(at)?);
+        }
+        before += batch.num_rows() as u64;
+    }
+    Ok(arrivals)
+}
 
 /// Passes every row of a table of requests to `give`. A row without `request_id` gets its number in the table. Fails if
 /// a needed column is missing, or if a value does not fit its column.
@@ -75,6 +92,35 @@ impl Columns {
             completed: numbers("completed_ns")?,
             tid: numbers("tid")?,
             ioprio: numbers("ioprio")?,
+        })
+    }
+
+    /// Returns a row as an arrival, like `replay::arrival` of its request, which has many more columns.
+    fn arrival(&self, at: usize) -> PyResult<Arrival> {
+        let row = self.before + at as u64;
+        let get = |column: &Option<Numbers>| column.as_ref().map_or(Ok(None), |column| column.get(at, row));
+        let (op, flags) = (self.op[at], Flags(self.narrow(&self.flags, at, row)?.unwrap_or(0)));
+        let queued = match get(&self.queued)? {
+            None => match get(&self.inserted)? {
+                None => get(&self.issued)?,
+                inserted => inserted,
+            },
+            queued => queued,
+        };
+        let (Some(queued), Some(sector)) = (queued, get(&self.sector)?.or((op == Op::Flush).then_some(0)))
+        else {
+            // The missing value is found again, for its error.
+            return replay::arrival(&self.request(at)?).map_err(refused);
+        };
+        Ok(Arrival {
+            at: Timestamp(queued),
+            op,
+            is_sync: op == Op::Read || flags.contains(Flags::SYNC),
+            fua: flags.contains(Flags::FUA),
+            sector: Sector(sector),
+            bytes: ByteCount(self.bytes.get(at, row)?.unwrap_or(0)),
+            process: ProcessId(self.narrow(&self.tid, at, row)?.unwrap_or(0)),
+            priority: self.narrow(&self.ioprio, at, row)?.map_or(Priority::DEFAULT, Priority::from_ioprio),
         })
     }
 

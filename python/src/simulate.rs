@@ -1,22 +1,22 @@
 //! `fonio.simulate`: runs requests through a scheduler and a device in virtual time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fonio_core::ByteCount;
 use fonio_sim::device::Device;
-use fonio_sim::engine::Host;
+use fonio_sim::engine::{EngineError, Host};
 use fonio_sim::scheduler::{Policy, Scheduler};
+use fonio_sim::simulation::{self, Load, Ran, Settings, SimulationError, Summary};
 use pyo3::prelude::*;
-use serde_json::{Value, json};
 
-use crate::error::wrong;
+use crate::error::{refused, wrong};
 use crate::ftl::PythonFtl;
 use crate::interrupt::interruptible;
-use crate::model::run_load;
 use crate::profile::{self, Profile};
 use crate::result::Simulation;
 use crate::scheduler::{Failure, PythonScheduler};
-use crate::source::Load;
+use crate::source::Given;
 
 /// Returns the names of the schedulers that have a model.
 #[pyfunction]
@@ -60,17 +60,22 @@ pub fn simulate(
         Ok(name) => named(name)?.scheduler(),
         Err(_) => Box::new(PythonScheduler::new(scheduler, &failure)?),
     };
-    let load = Load::of(requests, "requests")?;
-    let prepare = prepare.map(|prepare| Load::of(prepare, "prepare")).transpose()?;
+    let given = Given::of(requests, "requests")?;
+    let prepare = prepare.map(|prepare| Given::of(prepare, "prepare")).transpose()?;
+    let prepare = prepare.as_ref().map(|prepare| prepare.load.as_ref());
     let host = host(device.as_ref(), depth, seed)?;
-    let mut settings = settings(profile, device.as_ref(), &name, host);
+    let mut settings = Settings::of(&profile.model, device.as_ref(), &name, host);
     if let Some(make) = ftl {
-        settings["ftl"] = json!(name_of(make)?);
+        settings.ftl = Some(name_of(make)?);
     }
-    let ran = interruptible(py, |stop| {
-        run_load(device.as_mut(), policy.as_mut(), prepare.as_ref(), &load, host, samples, &failure, stop)
+    let (ran, summary) = interruptible(py, |stop| -> PyResult<_> {
+        let mut ran =
+            run(device.as_mut(), policy.as_mut(), prepare, &given.load, host, samples, &failure, stop)?;
+        let summary = Summary::of(&ran, &settings);
+        ran.done = given.in_rows(ran.done);
+        Ok((ran, summary))
     })??;
-    Ok(Simulation::new(ran, settings))
+    Ok(Simulation::new(ran, &summary))
 }
 
 /// Returns the device of a profile, which counts erasures.
@@ -96,19 +101,31 @@ pub fn host(device: &dyn Device, depth: Option<u32>, seed: u64) -> PyResult<Host
     Ok(Host { depth, seed })
 }
 
-/// Returns the settings of a run, for its result.
-pub fn settings(profile: &Profile, device: &dyn Device, scheduler: &str, host: Host) -> Value {
-    let values = profile.model.keys().filter_map(|key| Some((key.path, profile.model.text(key.path)?)));
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "seed": host.seed,
-        "profile": profile.model.name(),
-        "values": values.collect::<std::collections::BTreeMap<_, _>>(),
-        "capacity_bytes": device.limits().capacity.0,
-        "depth": host.depth,
-        "scheduler": scheduler,
-        "ftl": profile.model.word("ftl.kind"),
-    })
+/// Runs a load until it ends, fails in Python, or is interrupted.
+#[expect(clippy::too_many_arguments, reason = "each is a part of a run, and all differ in type")]
+pub fn run(
+    device: &mut dyn Device,
+    scheduler: &mut dyn Scheduler,
+    prepare: Option<&Load>,
+    load: &Load,
+    host: Host,
+    samples: u64,
+    failure: &Failure,
+    stop: &AtomicBool,
+) -> PyResult<Ran> {
+    let is_over = || failure.has_failed() || stop.load(Ordering::Relaxed);
+    let ran = simulation::run(device, scheduler, prepare, load, host, samples, &is_over);
+    let ran = ran.map_err(|error| match error {
+        SimulationError::Engine(EngineError::Stopped) => {
+            failure.take().unwrap_or_else(|| wrong("interrupted"))
+        }
+        error @ SimulationError::DoesNotFit { .. } => {
+            wrong(format!("{error}; simulate a larger device (capacity=)"))
+        }
+        error @ SimulationError::RangeBeyondDevice { .. } => wrong(error.to_string()),
+        other => refused(other),
+    })?;
+    failure.take().map_or(Ok(ran), Err)
 }
 
 /// Returns a name: the text itself, the name of a class or function, or the name of an object's class.

@@ -1,15 +1,19 @@
-//! The load of a simulation: requests with given times, or processes that wait for their requests.
+//! The load of a simulation: requests with given times, processes that wait for their requests, or the replay of a
+//! recording.
 
-use fonio_core::{ByteCount, Nanos, SECTOR_BYTES, Timestamp};
-use fonio_sim::device::Device;
-use fonio_sim::engine::{self, Arrival, Source, Think, replay};
+use std::sync::Arc;
+
+use fonio_core::{ByteCount, Nanos, SECTOR_BYTES};
+use fonio_sim::engine::{self, Think};
 use fonio_sim::measure::Order;
 use fonio_sim::scheduler::{Class, Priority, ProcessId};
+use fonio_sim::simulation::{Load, LoopLoad};
 use pyo3::prelude::*;
 
 use crate::arrow::from_object;
-use crate::error::{refused, wrong};
-use crate::requests::read_rows;
+use crate::error::wrong;
+use crate::replay::Replay;
+use crate::requests::read_arrivals;
 
 /// A process that keeps requests in flight, and waits for them.
 #[pyclass(frozen, subclass, module = "fonio._fonio")]
@@ -71,6 +75,12 @@ impl ClosedLoop {
     }
 }
 
+impl ClosedLoop {
+    fn load(&self) -> LoopLoad {
+        LoopLoad { range: self.range, settings: self.settings }
+    }
+}
+
 /// Parses `rt/0`, `be/4` or `idle`.
 fn parse_priority(text: &str) -> PyResult<Priority> {
     let (class, level) = text.split_once('/').unwrap_or((text, "4"));
@@ -85,75 +95,50 @@ fn parse_priority(text: &str) -> PyResult<Priority> {
     }
 }
 
-/// The load of a simulation.
-pub enum Load {
-    /// Requests in the order of their times, with the row of each request in the user's table if the table has
-    /// another order.
-    Arrivals(Vec<Arrival>, Option<Vec<usize>>),
-    /// Processes.
-    Loops(Vec<ClosedLoop>),
+/// The load of a simulation, as the user gave it.
+pub struct Given {
+    /// The load, with requests in the order of their times.
+    pub load: Arc<Load>,
+    /// The row of each request in the user's table, if the table has another order.
+    rows: Option<Vec<usize>>,
 }
 
-impl Load {
-    /// Reads a table of requests, or a list of processes.
-    pub fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Load> {
+impl Given {
+    /// Reads a table of requests, a replay, or a list of processes.
+    pub fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Given> {
+        let whole = |load: Load| Ok(Given { load: Arc::new(load), rows: None });
+        if let Ok(replay) = object.cast::<Replay>() {
+            return Ok(Given { load: replay.get().load(), rows: None });
+        }
         if let Ok(only) = object.cast::<ClosedLoop>() {
-            return Ok(Load::Loops(vec![only.get().clone()]));
+            return whole(Load::Loops(vec![only.get().load()]));
         }
         if let Ok(loops) = object.extract::<Vec<Bound<'_, ClosedLoop>>>() {
             if loops.is_empty() {
                 return Err(wrong(format!("{what} has no process")));
             }
-            return Ok(Load::Loops(loops.iter().map(|one| one.get().clone()).collect()));
+            return whole(Load::Loops(loops.iter().map(|one| one.get().load()).collect()));
         }
         let reader = from_object(object, what)?;
         object.py().detach(|| {
-            let mut arrivals = Vec::new();
-            read_rows(reader, |row| {
-                arrivals.push(replay::arrival(&row).map_err(refused)?);
-                Ok(())
-            })?;
+            let arrivals = read_arrivals(reader)?;
             if arrivals.is_sorted_by_key(|arrival| arrival.at) {
-                return Ok(Load::Arrivals(arrivals, None));
+                return whole(Load::Arrivals(arrivals));
             }
             let mut rows: Vec<usize> = (0..arrivals.len()).collect();
             rows.sort_by_key(|row| arrivals[*row].at);
             let sorted = rows.iter().map(|row| arrivals[*row]).collect();
-            Ok(Load::Arrivals(sorted, Some(rows)))
+            Ok(Given { load: Arc::new(Load::Arrivals(sorted)), rows: Some(rows) })
         })
     }
 
-    /// Returns the number of requests.
-    pub fn count(&self) -> u64 {
-        match self {
-            Load::Arrivals(arrivals, _) => arrivals.len() as u64,
-            Load::Loops(loops) => loops.iter().map(|one| one.settings.count).sum(),
+    /// Puts the results of the requests into the order of the user's table.
+    pub fn in_rows<T: Copy>(&self, done: Vec<T>) -> Vec<T> {
+        let Some(rows) = &self.rows else { return done };
+        let mut places: Vec<usize> = vec![0; rows.len()];
+        for (place, row) in rows.iter().enumerate() {
+            places[*row] = place;
         }
-    }
-
-    /// Returns the sources for a run on `device` that begins at `from`. The times of a table count from there.
-    pub fn sources(&self, device: &dyn Device, from: Timestamp) -> PyResult<Vec<Source<'_>>> {
-        match self {
-            Load::Arrivals(arrivals, _) => {
-                let shifted =
-                    move |arrival: &Arrival| Ok(Arrival { at: Timestamp(arrival.at.0 + from.0), ..*arrival });
-                Ok(vec![Source::Open(Box::new(arrivals.iter().map(shifted)))])
-            }
-            Load::Loops(loops) => {
-                let capacity = device.limits().capacity.0;
-                let closed = |one: &ClosedLoop| {
-                    let (start, size) = (one.settings.start.0, one.settings.request.0);
-                    let range = one.range.unwrap_or(capacity.saturating_sub(start));
-                    if range < size || start.saturating_add(range) > capacity {
-                        return Err(wrong(format!(
-                            "a ClosedLoop with the range from {start} to {} bytes does not fit the device of {capacity} bytes",
-                            start.saturating_add(range)
-                        )));
-                    }
-                    Ok(Source::Closed(engine::ClosedLoop { range: ByteCount(range), ..one.settings }))
-                };
-                loops.iter().map(closed).collect()
-            }
-        }
+        places.into_iter().map(|place| done[place]).collect()
     }
 }

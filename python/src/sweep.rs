@@ -8,16 +8,16 @@ use std::time::Instant;
 
 use fonio_core::ByteCount;
 use fonio_sim::scheduler::Policy;
+use fonio_sim::simulation::{Load, Settings, Summary};
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::interrupt::interruptible;
-use crate::model::run_load;
 use crate::profile::{self, Profile};
-use crate::result::summary;
+use crate::result::json;
 use crate::scheduler::Failure;
-use crate::simulate::{device, host, named, settings};
-use crate::source::Load;
+use crate::simulate::{device, host, named, run};
+use crate::source::Given;
 
 /// One model of a sweep.
 struct Cell {
@@ -48,13 +48,14 @@ pub fn sweep(
         Ok(Cell { profile, policy: named(&scheduler)?, depth, seed })
     });
     let cells: Vec<Cell> = cells.collect::<PyResult<_>>()?;
-    let load = Load::of(requests, "requests")?;
-    let prepare = prepare.map(|prepare| Load::of(prepare, "prepare")).transpose()?;
+    let load = Given::of(requests, "requests")?.load;
+    let prepare =
+        prepare.map(|prepare| Given::of(prepare, "prepare")).transpose()?.map(|prepare| prepare.load);
     interruptible(py, |stop| {
         let began = Instant::now();
         let swept = run_all(&cells, threads.max(1), |cell| {
             let began = processor_s();
-            let text = run_cell(cell, capacity, prepare.as_ref(), &load, stop)?;
+            let text = run_cell(cell, capacity, prepare.as_deref(), &load, stop)?;
             Ok((text, processor_s() - began))
         });
         let results = swept.into_iter().collect::<PyResult<Vec<_>>>()?;
@@ -77,11 +78,11 @@ fn run_cell(
 ) -> PyResult<String> {
     let mut device = device(&cell.profile, capacity, cell.seed)?;
     let host = host(device.as_ref(), cell.depth, cell.seed)?;
-    let settings = settings(&cell.profile, device.as_ref(), cell.policy.name(), host);
+    let settings = Settings::of(&cell.profile.model, device.as_ref(), cell.policy.name(), host);
     let mut scheduler = cell.policy.scheduler();
     let failure = Failure::default();
-    let ran = run_load(device.as_mut(), scheduler.as_mut(), prepare, load, host, 1, &failure, stop)?;
-    Ok(summary(&ran, &settings).to_string())
+    let ran = run(device.as_mut(), scheduler.as_mut(), prepare, load, host, 1, &failure, stop)?;
+    Ok(json(&Summary::of(&ran, &settings)))
 }
 
 /// Runs `run` for every cell on this number of threads. The results have the order of the cells.

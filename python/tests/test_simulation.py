@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 
 import duckdb
 import polars
 import pytest
-from inputs import BLKTRACE, RECORDING
+from inputs import BLKTRACE, RECORDING, STALL
 
 import fonio
 from fonio.models import Bast, Deadline, Fifo
@@ -272,3 +273,47 @@ def test_a_summary_is_plain_data():
     result = fonio.simulate("ufs31", fonio.open(RECORDING).requests)
     assert json.loads(json.dumps(result.summary)) == result.summary
     assert os.fspath(str(result)).startswith("<fonio.Simulation of ufs31 with noop")
+
+
+def test_a_replay_is_that_of_the_program(program, tmp_path):
+    words = ["replay", RECORDING, "--on", "model:ridata,ufs31", "--scheduler", "noop,bfq", "--seed", "3", "--json"]
+    words += ["--change", "flash.t_program=1ms,2ms", "-o", tmp_path / "out"]
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    replay = fonio.Replay(RECORDING)
+    assert (replay.accesses, replay.left_out) == (printed["accesses"], printed["left_out"])
+    changes = {"flash.t_program": ["1ms", "2ms"]}
+    sweep = fonio.sweep(["ridata", "ufs31"], replay, ["noop", "bfq"], changes=changes, seeds=[3], capacity="2GiB")
+    assert len(sweep) == 8
+    assert [run["summary"] for run in printed["runs"]] == sweep.summaries
+    kept = json.loads((tmp_path / "out/summary.json").read_text(encoding="utf-8"))
+    assert kept["runs"] == printed["runs"]
+    # Each recording has the requests of its run.
+    names = [os.path.basename(path) for path in kept["recordings"]]
+    assert names[0] == "01-ridata-flash.t_program=1ms-noop" and len(names) == 8
+    for name, varied in zip(names, sweep.varied, strict=True):
+        profile = fonio.profile(varied["profile"], {"flash.t_program": varied["flash.t_program"]})
+        ours = fonio.simulate(profile, replay, varied["scheduler"], seed=3, capacity="2GiB")
+        # A recording has the order of issue.
+        theirs = fonio.open(tmp_path / "out" / name).requests.to_polars().sort("request_id")
+        columns = ("request_id", "op", "sector", "bytes", "queued_ns", "issued_ns", "completed_ns", "tid")
+        assert theirs.select(columns).equals(ours.requests.to_polars().select(columns))
+        assert theirs.height == ours.requests.rows
+
+
+def test_a_replay_waits_for_its_device():
+    recording = fonio.open(RECORDING)
+    replay, fast = fonio.Replay(recording), fonio.Replay(recording, fast=True)
+    slow_card, quick_card = (fonio.simulate(card, replay, capacity="2 GiB") for card in ("ridata", "ufs31"))
+    # With given times, the last request is queued at the same time on every device.
+    queued = [int(times(result)["queued_ns"].max()) for result in (slow_card, quick_card)]
+    assert queued[1] < queued[0]
+    without_pauses = fonio.simulate("ufs31", fast, capacity="2 GiB")
+    assert without_pauses.summary["span_ns"] < quick_card.summary["span_ns"]
+    assert without_pauses.requests.rows == quick_card.requests.rows >= replay.accesses
+    with pytest.raises(ValueError, match="accesses .* of distinct data, but the device has 1MiB.*capacity="):
+        fonio.simulate("sd_a1", replay, capacity="1 MiB")
+    # A trace has no waits, but its threads wait for their own requests.
+    for path in (BLKTRACE, STALL):
+        assert fonio.simulate("ufs31", fonio.Replay(path), capacity="2 GiB").requests.rows > 0

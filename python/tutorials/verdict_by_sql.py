@@ -11,7 +11,10 @@ import duckdb
 
 import fonio
 
-recording = fonio.open(pathlib.Path(__file__).parents[2] / "docs/sample/webbench-on-ridata")
+# The repository, from a script in it or from a notebook in it.
+here = pathlib.Path(globals().get("__file__", "notebook")).resolve()
+root = next(folder for folder in here.parents if (folder / "docs/sample").is_dir())
+recording = fonio.open(root / "docs/sample/webbench-on-ridata")
 report = recording.report()
 print(report.verdict)
 

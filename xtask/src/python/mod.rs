@@ -1,6 +1,10 @@
 //! `cargo xtask python`: builds the Python package as a wheel, installs it in a virtual environment, and runs its tests
 //! there. The tests do not see the sources of the package.
 
+mod mqsim;
+mod speed;
+mod trixie;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,21 +23,40 @@ pub struct Arguments {
     /// Draw the pictures of docs/python.md again.
     #[arg(long)]
     gallery: bool,
-    /// Build the package with full optimisation, and print the speed of its simulator instead of running the tests.
+    /// Build the package with full optimisation, and measure the speed of its simulator instead of running the
+    /// tests.
     #[arg(long)]
     speed: bool,
+    /// Run the tests in a Debian trixie with its Python 3.13. Needs root, and Debian's archive the first time.
+    #[arg(long)]
+    trixie: bool,
+    /// Run the tutorials as notebooks, and write them with their outputs to docs/python/notebooks.
+    #[arg(long)]
+    notebooks: bool,
+    /// Run the same experiments in the MQSim that was built in this folder, and keep the results for the tests.
+    #[arg(long, value_name = "FOLDER")]
+    mqsim: Option<PathBuf>,
 }
 
 /// Builds, installs and tests the package, or uses it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Some(python) = environment()? else { return Ok(()) };
-    install(&python, if arguments.speed { "release" } else { "dev" })?;
+    let wheel = install(&python, if arguments.speed { "release" } else { "dev" })?;
     let folder = process::root().join("python");
+    if arguments.trixie {
+        return trixie::test(&python, &wheel, &program());
+    }
+    if arguments.notebooks {
+        return process::run(Command::new(&python).arg(folder.join("gallery/notebooks.py")));
+    }
+    if let Some(folder) = &arguments.mqsim {
+        return mqsim::run(&python, folder);
+    }
     if arguments.gallery {
         return process::run(Command::new(&python).arg(folder.join("gallery/draw.py")));
     }
     if arguments.speed {
-        return process::run(Command::new(&python).args(["-m", "fonio.speed"]));
+        return speed::measure(&python);
     }
     test(&python)
 }
@@ -47,15 +70,19 @@ pub fn check() -> Result<()> {
 
 fn test(python: &Path) -> Result<()> {
     let tests = process::root().join("python/tests");
-    let program = process::target().join("debug/fonio");
     let mut command = Command::new(python);
     // Python would write its caches next to the tests.
-    command.current_dir(&tests).env("PYTHONDONTWRITEBYTECODE", "1").env("FONIO", &program);
+    command.current_dir(&tests).env("PYTHONDONTWRITEBYTECODE", "1").env("FONIO", program());
     // A folder of its own, because other runs of pytest remove old folders of the same user.
     let temporary = process::scratch("python-tests")?;
     // `crates/fonio/tests/fleet.rs` runs the tests of fonio.fleet, which needs other packages.
     let options = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--ignore=fleet", "--basetemp"];
     process::run(command.args(options).arg(temporary))
+}
+
+/// The program with which the tests compare the package. Without it, tests are skipped.
+fn program() -> PathBuf {
+    process::target().join("debug/fonio")
 }
 
 /// Returns the interpreter of the virtual environment for the tests.
@@ -92,8 +119,8 @@ pub fn environment_of(name: &str, requirements: &str, consequence: &str) -> Resu
     Ok(Some(python))
 }
 
-/// Builds the wheel with a profile of cargo, and installs it.
-fn install(python: &Path, profile: &str) -> Result<()> {
+/// Builds the wheel with a profile of cargo, installs it, and returns its path.
+fn install(python: &Path, profile: &str) -> Result<PathBuf> {
     let wheels = process::scratch("wheels")?;
     process::remove_folder(&wheels)?;
     let folder = python.parent().context("an interpreter has a folder")?;
@@ -109,5 +136,6 @@ fn install(python: &Path, profile: &str) -> Result<()> {
     let name = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
     ensure!(name.contains("-abi3-"), "{name} is for one version of Python only");
     let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"];
-    process::run(Command::new(python).args(pip).arg(wheel))
+    process::run(Command::new(python).args(pip).arg(wheel))?;
+    Ok(wheel.clone())
 }

@@ -1,0 +1,72 @@
+"""The simulator against MQSim, and the shipped profiles against the measurements of their devices."""
+
+import json
+import subprocess
+
+import mqsim
+import polars
+import pytest
+from inputs import ROOT
+
+import fonio
+
+KEPT = json.loads((ROOT / "studies/results/python-mqsim.json").read_text(encoding="utf-8"))
+# The largest deviation from MQSim, as a share, by the beginning of an experiment's name. docs/python.md explains them.
+EXPECTED = {"reads": 0.01, "writes": 0.01, "70 % reads": 0.01, "collection": 0.01}
+
+
+def kept(name):
+    """The values of an experiment in the result file, by column."""
+    row = next(row for row in KEPT["rows"] if row["name"] == name)
+    return {column: cell["values"][0] for column, cell in zip(KEPT["columns"][1:], row["cells"], strict=True)}
+
+
+@pytest.mark.parametrize("experiment", mqsim.EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_the_simulator_agrees_with_mqsim(experiment):
+    found, expected = experiment.fonio(), kept(experiment.name)
+    # The result file is up to date: it has the numbers of this build.
+    assert found["response_us"] == pytest.approx(expected["response, fonio"], rel=1e-9)
+    assert found["amplification"] == pytest.approx(expected["amplification, fonio"], rel=1e-9)
+    tolerance = next(share for name, share in EXPECTED.items() if experiment.name.startswith(name))
+    assert found["response_us"] == pytest.approx(expected["response, MQSim"], rel=tolerance)
+    assert found["amplification"] == pytest.approx(expected["amplification, MQSim"], rel=tolerance)
+
+
+def test_the_result_has_all_experiments():
+    assert [row["name"] for row in KEPT["rows"]] == [experiment.name for experiment in mqsim.EXPERIMENTS]
+
+
+def throughput(card, op, order, size, requests):
+    """Returns the throughput in MB/s of a test of Kim et al. (Table III), as `fonio device verify` measures it.
+
+    The first 1 GB is written and flushed, and the card rests for a second. Then a process uses 128 MiB.
+    """
+    second = 1_000_000_000
+    filled = fonio.ClosedLoop(second // (512 << 10), size=512 << 10, order="sequential", range=second)
+    loop = fonio.ClosedLoop(requests, reads=float(op == "read"), size=size, order=order, range=128 << 20)
+    addresses = fonio.simulate(card, loop).requests.to_polars().select("op", "sector", "bytes")
+    flush = polars.DataFrame({"op": ["flush"], "sector": [0], "bytes": [0], "queued_ns": [0]})
+    flushed = fonio.simulate(card, flush, prepare=filled, depth=1).requests.to_polars()["completed_ns"].item()
+    began = flushed + second
+    # With one request in flight, requests that are queued together run like those of a process.
+    load = addresses.with_columns(polars.col("op").cast(polars.String), queued_ns=polars.lit(began))
+    result = fonio.simulate(card, polars.concat([flush, load]), prepare=filled, depth=1)
+    ended = result.requests.to_polars()["completed_ns"].max()
+    return requests * size / 1e6 / ((ended - began) / 1e9)
+
+
+@pytest.mark.parametrize("card", ["ridata", "transcend", "sandisk"])
+def test_a_card_has_the_figures_of_its_check(card, program):
+    words = [program, "device", "verify", card, "--json"]
+    printed = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    (profile,) = printed["profiles"]
+    given = {check["what"]: check["given"] for check in profile["checks"]}
+    for name, op, order, size, requests in (
+        ("seq_write", "write", "sequential", 512 << 10, 256),
+        ("seq_read", "read", "sequential", 128 << 10, 1024),
+        ("rand_write", "write", "random", 4096, 2048),
+        ("rand_read", "read", "random", 4096, 2048),
+    ):
+        shown = given[f"kim-t3 phone {card} {name}"]
+        digits = len(shown.removesuffix(" MB/s").partition(".")[2])
+        assert f"{throughput(card, op, order, size, requests):.{digits}f} MB/s" == shown, name

@@ -10,11 +10,10 @@ use fonio_host::HostError;
 use fonio_processor::ProcessorError;
 use fonio_record::RecordError;
 use fonio_recording::RecordingError;
+use fonio_sim::recorded::TooLarge;
 use fonio_system::SystemError;
 use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
-
-use crate::replay::budget::TooLarge;
 
 /// An experiment did not start or did not finish. All changes of the experiment are undone.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,9 @@
 use fonio_core::meta::Device;
 use fonio_core::{
-    Bio, Call, Content, DeviceId, File, Flags, Op, Request, RowSink, Sector, Thread, Wait, WaitReason,
+    Bio, Call, Content, DeviceId, File, Flags, Nanos, Op, Request, RowSink, Sector, Thread, Timestamp, Wait,
+    WaitReason,
 };
+use fonio_sim::recorded::CHUNK;
 use fonio_testing::in_little_memory;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 
-use super::run::SimulationError;
+use super::error::SimulationError;
 use crate::device::Device;
 use crate::engine::{Arrival, Begins, ClosedLoop, Source, Step};
 use crate::measure::write_in_order;

@@ -2,10 +2,12 @@
 //!
 //! The command line and the Python package both use this module, so the same model and load give the same numbers.
 
+mod error;
 mod load;
 mod run;
 mod summary;
 
+pub use error::SimulationError;
 pub use load::{Load, LoopLoad, Replay};
-pub use run::{Ran, SimulationError, State, row, run};
+pub use run::{Ran, State, row, run};
 pub use summary::{Amounts, Blocks, Distribution, OpSummary, Settings, Summary, WearSummary};

@@ -57,7 +57,8 @@ class Spark:
             frames.append(reader.parquet(*[_address(location, file) for file in files]))
         if extra is not None and extra.num_rows:
             # As an Arrow table: rows of Python objects would need Python on the executors.
-            frames.append(self._session.createDataFrame(extra.select(schema.names)))
+            # In one piece, because PySpark 4.3 loses the rows of a table that begins with empty pieces.
+            frames.append(self._session.createDataFrame(extra.select(schema.names).combine_chunks()))
         frame = frames[0] if frames else self._session.createDataFrame([], declared)
         for more in frames[1:]:
             frame = frame.unionByName(more)

@@ -23,6 +23,11 @@ quoted() {
 	tr -d '\001-\010\013-\037' | awk '{ gsub(/\\/, "\\\\"); gsub(/"/, "\\\""); gsub(/\t/, " "); printf "%s\\n", $0 }'
 }
 
+# Home Assistant shows Markdown: the tables after the first empty line become a code block, which keeps their columns.
+in_markdown() {
+	awk '!table && $0 == "" { table = 1; print ""; print "```"; next } { print } END { if (table) print "```" }'
+}
+
 # Shows a notification with the title $1 and the message of standard input. Replaces the one of the day before.
 notify() {
 	message=$(cat)
@@ -32,7 +37,7 @@ notify() {
 		say "there is no Supervisor, so no notification was shown"
 		return
 	fi
-	body=$(printf '{"title":"%s","message":"%s","notification_id":"fonio"}' "$1" "$(echo "$message" | quoted)")
+	body=$(printf '{"title":"%s","message":"%s","notification_id":"fonio"}' "$1" "$(echo "$message" | in_markdown | quoted)")
 	wget -q -O /dev/null --header "Authorization: Bearer $SUPERVISOR_TOKEN" --header "Content-Type: application/json" \
 		--post-data "$body" "$supervisor/core/api/services/persistent_notification/create" ||
 		say "Home Assistant did not accept the notification"
@@ -70,12 +75,9 @@ say "watching; the verdict of the last 24 hours is shown at $at"
 
 while kill -0 "$watch" 2>/dev/null; do
 	wait_until "$at"
-	# The report names what stalled, who was in the way, and what wears out.
-	if verdict=$(fonio watch report --since 24h --state "$data/watch" --run /run/fonio-watch --color never 2>&1); then
-		echo "$verdict" | notify "fonio: storage in the last 24 hours"
-	else
-		say "no verdict: $verdict"
-	fi
+	# The report names what stalled, who was in the way, and what wears out. If it cannot, it says why.
+	verdict=$(fonio watch report --since 24h --state "$data/watch" --run /run/fonio-watch --color never 2>&1) || true
+	echo "$verdict" | notify "fonio: storage in the last 24 hours"
 	# The same minute must not come twice.
 	sleep 1
 done

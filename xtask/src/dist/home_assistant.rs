@@ -28,9 +28,10 @@ const IMAGE: &str = "localhost/fonio-test-add-on";
 const TOKEN: &str = "a-token-of-the-test";
 /// The path to which the add-on sends its notification.
 const PATH: &str = "/core/api/services/persistent_notification/create";
-/// The add-on shows its verdict at the beginning of a minute, which is at least this far away when it starts.
-const START_S: u64 = 45;
-const WAIT: Duration = Duration::from_secs(240);
+/// The add-on shows its verdict at the beginning of a minute, which is at least this far away when it starts. The watch
+/// has nothing to report before its first minute.
+const START_S: u64 = 130;
+const WAIT: Duration = Duration::from_secs(360);
 
 /// A request that the stand-in received.
 struct Request {

@@ -85,11 +85,8 @@ class Experiment(NamedTuple):
     depth: int
     over: float
     collect: bool
-
-    @property
-    def requests(self) -> int:
-        """Number of requests, of one page each."""
-        return 100_000 if self.collect else 4000
+    # Number of requests, of one page each.
+    requests: int = 4000
 
     def mqsim(self, folder: pathlib.Path) -> dict[str, float]:
         """Runs MQSim, and returns its mean response time and its write amplification."""
@@ -160,8 +157,8 @@ def changed(text: str, values: dict[str, Any]) -> str:
     return text
 
 
-# Name, channels, dies per channel, percentage of reads, depth, share of the flash that is spare, and whether blocks are
-# collected.
+# Name, channels, dies per channel, percentage of reads, depth, share of the flash that is spare, whether blocks are
+# collected, and number of requests.
 EXPERIMENTS = [
     Experiment("reads, 1 die, depth 1", 1, 1, 100, 1, 0.28, False),
     Experiment("reads, 1 die, depth 4", 1, 1, 100, 4, 0.28, False),
@@ -170,8 +167,9 @@ EXPERIMENTS = [
     Experiment("writes, 1 die, depth 4", 1, 1, 0, 4, 0.28, False),
     Experiment("writes, 2 channels of 2 dies, depth 8", 2, 2, 0, 8, 0.28, False),
     Experiment("70 % reads, 1 die, depth 2", 1, 1, 70, 2, 0.28, False),
-    Experiment("collection, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True),
-    Experiment("collection, 40 % of the flash spare", 1, 1, 0, 1, 0.40, True),
+    Experiment("100,000 writes, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True, 100_000),
+    Experiment("400,000 writes, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True, 400_000),
+    Experiment("100,000 writes, 40 % of the flash spare", 1, 1, 0, 1, 0.40, True, 100_000),
 ]
 
 

@@ -11,7 +11,7 @@ from inputs import ROOT
 import fonio
 
 KEPT = json.loads((ROOT / "studies/results/python-mqsim.json").read_text(encoding="utf-8"))
-# fonio's response time divided by MQSim's, and the largest deviation from this ratio. docs/python.md explains the ratios.
+# fonio's response time divided by MQSim's, and the largest deviation from this ratio. docs/python.md has the reasons.
 EXPLAINED = {
     "reads, 1 die, depth 1": (1, 0.01),
     # A die reads the next page while it transfers one, which takes 25 us.
@@ -22,8 +22,10 @@ EXPLAINED = {
     # With random addresses, MQSim's dies are not used evenly: 8 writes on 4 dies take longer than 2 programs.
     "writes, 2 channels of 2 dies, depth 8": (0.79, 0.05),
     "70 % reads, 1 die, depth 2": (0.91, 0.05),
-    "collection, 28 % of the flash spare": (0.92, 0.05),
-    "collection, 40 % of the flash spare": (0.97, 0.05),
+    # MQSim's amplification grows during the run.
+    "100,000 writes, 28 % of the flash spare": (0.92, 0.05),
+    "400,000 writes, 28 % of the flash spare": (0.85, 0.05),
+    "100,000 writes, 40 % of the flash spare": (0.97, 0.05),
 }
 
 
@@ -41,7 +43,8 @@ def test_the_simulator_agrees_with_mqsim(experiment):
     assert found["amplification"] == pytest.approx(expected["amplification, fonio"], rel=1e-9)
     ratio, deviation = EXPLAINED[experiment.name]
     assert found["response_us"] / expected["response, MQSim"] == pytest.approx(ratio, rel=deviation)
-    assert found["amplification"] == pytest.approx(expected["amplification, MQSim"], rel=0.04)
+    grown = 0.11 if experiment.requests == 400_000 else 0.04
+    assert found["amplification"] == pytest.approx(expected["amplification, MQSim"], rel=grown)
 
 
 def test_the_result_has_all_experiments():

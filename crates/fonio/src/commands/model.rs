@@ -76,7 +76,7 @@ pub fn run(arguments: &Replay, recording: &Path, colour: Colour) -> Result<Exit>
     };
     let stop = watch()?;
     let out = at.out.as_deref().map(|named| results_directory(Some(named), RESULTS)).transpose()?;
-    let progress = Progress::phase(format!("Replaying in {} models", devices.join(", ")));
+    let progress = Progress::phase(format!("Replaying on models of {}", devices.join(", ")));
     let replay = replay_in_models(recording, &grid, &stop, &|requests| match &out {
         Some(out) => write(requests, &out.join(folder(requests.cell, requests.run))),
         None => Ok(()),

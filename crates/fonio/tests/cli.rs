@@ -52,6 +52,31 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
     }
 }
 
+#[test]
+fn a_recording_is_replayed_on_a_grid_of_models() {
+    let files = Files::new();
+    let line =
+        "replay recording --on model:sd_a1,ufs31 --change flash.t_program=1ms,2ms --scheduler none -o grid";
+    let found = files.json(&format!("{line} --json"));
+    let runs = found["runs"].as_array().expect("a list");
+    let folders = [
+        "01-sd_a1-flash.t_program=1ms-noop",
+        "02-sd_a1-flash.t_program=2ms-noop",
+        "03-ufs31-flash.t_program=1ms-noop",
+        "04-ufs31-flash.t_program=2ms-noop",
+    ];
+    assert_eq!(runs.len(), folders.len());
+    for (run, folder) in runs.iter().zip(folders) {
+        let report = json(&files.run(&split(&format!("report grid/{folder} --json"))));
+        assert_eq!(report["analysis"]["totals"]["requests"], run["summary"]["requests"], "{folder}");
+    }
+    let kept = fs::read_to_string(files.path("grid/summary.json")).expect("it was written");
+    let kept: Value = serde_json::from_str(&kept).expect("JSON");
+    assert_eq!(kept["runs"], found["runs"]);
+    assert_eq!(kept["recordings"].as_array().map(Vec::len), Some(folders.len()));
+    assert!(files.path("grid/report.html").exists());
+}
+
 /// The arguments of each failing call, and a part of its error message.
 const WAYS_OUT: &str = include_str!("ways_out.txt");
 

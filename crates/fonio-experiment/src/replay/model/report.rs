@@ -147,7 +147,7 @@ fn times(replay: &ModelReplay) -> Section {
         ];
         if varied.cards {
             cells.insert(0, names.0);
-            cells.push(amplification.map_or(Cell::Unknown, |ratio| Cell::words(&format!("{ratio:.2}"))));
+            cells.push(amplification.map_or(Cell::Unknown, |ratio| Cell::words(format!("{ratio:.2}"))));
         }
         cells
     };
@@ -159,7 +159,7 @@ fn times(replay: &ModelReplay) -> Section {
     let runs = replay
         .runs
         .iter()
-        .map(|run| row((Cell::words(&run.card()), Cell::words(&run.scheduler)), &run.programs, Some(run)));
+        .map(|run| row((Cell::words(run.card()), Cell::words(&run.scheduler)), &run.programs, Some(run)));
     let mut columns = vec![
         Column::new("Scheduler"),
         Column::new("Mean read"),

@@ -31,7 +31,7 @@ pub struct Program {
 pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
 /// The recorder alone, for devices that have little storage.
 pub const RECORDER: Program =
-    Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
+    Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_300_000) };
 
 /// The recorder as tests of other processors need it: it compiles in less time.
 const RECORDER_FOR_TESTS: Program = Program { name: "fonio-recorder", profile: "dev", bytes_max: None };

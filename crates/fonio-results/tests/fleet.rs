@@ -13,7 +13,7 @@ use fonio_results::fleet::{FILE_BYTES_MAX, Fleet};
 use fonio_results::limits::Rate;
 use fonio_results::serve::Times;
 
-use crate::support::{Answer, Running, settings};
+use crate::support::{Answer, Running, check, settings};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const EXPIRED: &str = "fedcba9876543210fedcba9876543210";
@@ -62,13 +62,6 @@ fn file(device: &str, day: &str) -> Vec<u8> {
     )
     .unwrap();
     gzip.finish().unwrap()
-}
-
-#[track_caller]
-fn check(answer: &Answer, status: u16, words: &str) {
-    assert_eq!(answer.status, status, "{answer:?}");
-    let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
-    assert!(error.contains(words), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use fonio_results::limits::Rate;
 use fonio_results::serve::Times;
 use fonio_results::service::Settings;
 use fonio_storebench_document::sample;
-use support::{Answer, Running, settings};
+use support::{Answer, Running, check, settings};
 
 fn on_sqlite(change: impl FnOnce(&mut Settings), times: Times) -> (Running, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -24,13 +24,6 @@ fn on_sqlite(change: impl FnOnce(&mut Settings), times: Times) -> (Running, temp
 
 fn sample() -> Vec<u8> {
     serde_json::to_vec(&sample::document()).unwrap()
-}
-
-#[track_caller]
-fn check(answer: &Answer, status: u16, words: &str) {
-    assert_eq!(answer.status, status, "{answer:?}");
-    let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
-    assert!(error.contains(words), "{error}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 """Measures reports over generated fleets, for `cargo xtask bench fleet`. Prints one JSON object for each measurement.
 
 python3 benchmark.py growth FOLDER DAYS DEVICES...
-python3 benchmark.py silent FOLDER DAYS DEVICES SEEDS
-python3 benchmark.py found FOLDER DAYS DEVICES SEEDS
+python3 benchmark.py silent FOLDER DAYS DEVICES SEEDS FIRST_SEED
+python3 benchmark.py found FOLDER DAYS DEVICES SEEDS FIRST_SEED
 python3 benchmark.py engines FOLDER DAYS DEVICES
 """
 
@@ -56,12 +56,12 @@ def main() -> None:
                     **measured(["report", place, "--json", "--engine", engine])[0],
                 )
     else:
-        for seed in range(numbers[1]):
+        for seed in range(numbers[2], numbers[2] + numbers[1]):
             with made(
                 folder,
                 devices=numbers[0],
                 days=int(days),
-                seed=1000 + seed,
+                seed=seed,
                 faults=() if what == "silent" else tuple(FAULTS),
             ) as place:
                 _, report = measured(["report", place, "--json"])
@@ -74,7 +74,7 @@ def main() -> None:
                 # Without faults, nothing is better than the rest either.
                 false += report["better"] if what == "silent" else []
                 tell(
-                    seed=1000 + seed,
+                    seed=seed,
                     devices=numbers[0],
                     days=int(days),
                     found=found,

@@ -231,6 +231,14 @@ impl Answer {
     }
 }
 
+/// Checks that a request was refused with this status and these words.
+#[track_caller]
+pub fn check(answer: &Answer, status: u16, words: &str) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    let error = answer.json()["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.contains(words), "{error}");
+}
+
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {

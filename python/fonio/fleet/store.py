@@ -87,6 +87,8 @@ class Location:
 
     def files(self) -> list[File]:
         """Lists all files, in the order of their paths. Files and folders that begin with a dot are left out."""
+        if self.is_local and os.path.isfile(self.root):
+            raise FleetError(f"{self.place} is a file; give the folder of a fleet")
         selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=False)
         try:
             found = self.retried("list", lambda: self.fs.get_file_info(selector))

@@ -212,6 +212,9 @@ def test_clocks_that_are_ahead_do_not_move_the_window(small):
 def test_nothing_to_read_is_one_sentence(tmp_path):
     with pytest.raises(FleetError, match="there is no folder"):
         report(tmp_path / "missing")
+    (tmp_path / "file").touch()
+    with pytest.raises(FleetError, match="is a file; give the folder of a fleet"):
+        report(tmp_path / "file")
     with pytest.raises(FleetError, match="no usable rows.*fonio watch send"):
         report(tmp_path)
 

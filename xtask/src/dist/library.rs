@@ -26,37 +26,56 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
+/// What a shared library needs to be linked with Debian's C library, without a C compiler's startup files.
+pub struct Glibc {
+    /// Rust's name for the target.
+    pub rust: &'static str,
+    /// The flags for rustc. Do not set `CARGO_TARGET_…_LINKER` instead: if the target is this machine, that linker
+    /// would also link build scripts, and it lacks the libraries for them.
+    pub flags: String,
+}
+
+impl Glibc {
+    /// Gets what is missing; `None` if Debian has no C library for the target.
+    pub fn of(target: Target) -> Result<Option<Glibc>> {
+        let Some((rust, folder, loader)) = target.glibc else { return Ok(None) };
+        let sysroot = sysroot()?;
+        program::component_of_target(rust, &sysroot)?;
+        let archive = Archive::open()?.for_architecture(target.debian)?;
+        let debian = archive.userland(&["libc6", "libgcc-s1"], &|text| eprintln!("{text}"))?.root;
+        let debian = debian.join("usr/lib").join(folder);
+        let links = process::scratch("dist")?.join(format!("link-{target}"));
+        process::remove_folder(&links)?;
+        fs::create_dir_all(&links)?;
+        for (name, file) in LIBRARIES.into_iter().chain([(loader, loader)]) {
+            let file = debian.join(file);
+            ensure!(file.exists(), "Debian's packages libc6 and libgcc-s1 have no {}", file.display());
+            std::os::unix::fs::symlink(file, links.join(name))?;
+        }
+        let mut flags = format!(
+            "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
+            linker(&sysroot)?.display(),
+            links.display()
+        );
+        for (from, to) in program::remapped(&sysroot)? {
+            flags += &format!(" --remap-path-prefix={from}={to}");
+        }
+        Ok(Some(Glibc { rust, flags }))
+    }
+
+    /// Returns the name of cargo's environment variable for a setting of the target.
+    pub fn variable(&self, setting: &str) -> String {
+        format!("CARGO_TARGET_{}_{setting}", self.rust.replace('-', "_").to_uppercase())
+    }
+}
+
 /// Builds the library in the release configuration and returns its path; `None` if the target has none.
 pub fn build(of: Target) -> Result<Option<PathBuf>> {
-    let Some((target, folder, loader)) = of.glibc else { return Ok(None) };
-    let sysroot = sysroot()?;
-    program::component_of_target(target, &sysroot)?;
-    let archive = Archive::open()?.for_architecture(of.debian)?;
-    let debian = archive.userland(&["libc6", "libgcc-s1"], &|text| eprintln!("{text}"))?.root;
-    let debian = debian.join("usr/lib").join(folder);
-    let links = process::scratch("dist")?.join(format!("link-{of}"));
-    process::remove_folder(&links)?;
-    fs::create_dir_all(&links)?;
-    for (name, file) in LIBRARIES.into_iter().chain([(loader, loader)]) {
-        let file = debian.join(file);
-        ensure!(file.exists(), "Debian's packages libc6 and libgcc-s1 have no {}", file.display());
-        std::os::unix::fs::symlink(file, links.join(name))?;
-    }
-    let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // Do not set CARGO_TARGET_…_LINKER. If the target is this machine, this linker would also link build
-    // scripts, and it lacks the libraries for them. The flags below apply only to the target.
-    let mut flags = format!(
-        "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
-        linker(&sysroot)?.display(),
-        links.display()
-    );
-    for (from, to) in program::remapped(&sysroot)? {
-        flags += &format!(" --remap-path-prefix={from}={to}");
-    }
+    let Some(glibc) = Glibc::of(of)? else { return Ok(None) };
     let mut cargo = process::cargo();
-    cargo.args(["build", "--release", "--package", "fonio-sqlite-sync", "--target", target]);
-    cargo.env(of_cargo("RUSTFLAGS"), flags);
+    cargo.args(["build", "--release", "--package", "fonio-sqlite-sync", "--target", glibc.rust]);
+    cargo.env(glibc.variable("RUSTFLAGS"), &glibc.flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
-    Ok(Some(process::target().join(target).join("release/libfonio_sqlite_sync.so")))
+    Ok(Some(process::target().join(glibc.rust).join("release/libfonio_sqlite_sync.so")))
 }

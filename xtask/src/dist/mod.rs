@@ -50,7 +50,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Make all files of a release: those of `cargo xtask dist`, a wheel, the source archive, bills of materials,
+    /// Make all files of a release: those of `cargo xtask dist`, wheels, the source archive, bills of materials,
     /// the notes, and with a key a repository for apt.
     ///
     /// Removes the files of earlier builds. On a commit with a tag, the tag must name the version, and the changelog
@@ -116,7 +116,7 @@ struct All {
     /// Sign the repository for apt with the secret key in this file. Default: the key in $FONIO_SIGNING_KEY
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Make no wheel of the Python package.
+    /// Make no wheels of the Python package.
     #[arg(long)]
     no_wheel: bool,
     #[command(flatten)]
@@ -242,9 +242,11 @@ fn whole(all: &All) -> Result<()> {
     }
     make(&all.architectures)?;
     if all.no_wheel {
-        println!("No wheel was made, as requested.");
+        println!("No wheels were made, as requested.");
     } else {
-        files.push(wheel::make()?);
+        for target in all.architectures.or(&TARGETS) {
+            files.extend(wheel::make(target)?);
+        }
     }
     match key {
         Some(key) => apt::make(&key).map(drop)?,

@@ -1,30 +1,45 @@
-//! Makes the wheel of the Python package for this machine's processor.
+//! Makes the wheels of the Python package.
+//!
+//! The wheel for another processor is linked with Debian's C library, like the sync-policy library (`library.rs`).
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use fonio_lab::{Architecture, Archive};
 
+use super::library::Glibc;
+use super::target::Target;
 use super::{committed_s, folder, program, sysroot};
 use crate::{process, python};
 
-/// Builds the wheel with full optimisation. maturin names the oldest C library with which it works.
-pub fn make() -> Result<PathBuf> {
+/// Builds the wheel for a target with full optimisation; `None` if there is no wheel for the target. maturin names the
+/// oldest C library with which the wheel works.
+///
+/// There are wheels for 64-bit processors: for 32-bit ARM, PyPI has none of the packages that read the tables.
+pub fn make(target: Target) -> Result<Option<PathBuf>> {
+    if !matches!(target.debian, Architecture::Amd64 | Architecture::Arm64) {
+        return Ok(None);
+    }
     let Some(interpreter) = python::environment()? else {
         bail!("the wheel needs maturin, which cannot be installed; to leave the wheel out, add --no-wheel");
     };
     let wheels = process::scratch("release-wheels")?;
     process::remove_folder(&wheels)?;
-    let mut flags = String::new();
-    for (from, to) in program::remapped(&sysroot()?)? {
-        flags += &format!(" --remap-path-prefix={from}={to}");
-    }
     let maturin = interpreter.parent().context("an interpreter has a folder")?.join("maturin");
     let mut build = Command::new(maturin);
     build.current_dir(process::root().join("python"));
-    build.args(["build", "--locked", "--quiet", "--release", "--strip", "--interpreter"]).arg(&interpreter);
-    build.args(["--out".as_ref(), wheels.as_os_str()]).env("RUSTFLAGS", flags.trim());
+    build.args(["build", "--locked", "--quiet", "--release", "--strip", "--out"]).arg(&wheels);
+    if Architecture::of_this_machine() == Some(target.debian) {
+        let mut flags = String::new();
+        for (from, to) in program::remapped(&sysroot()?)? {
+            flags += &format!(" --remap-path-prefix={from}={to}");
+        }
+        build.arg("--interpreter").arg(&interpreter).env("RUSTFLAGS", flags.trim());
+    } else {
+        for_other_processor(target, &mut build)?;
+    }
     build.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("SOURCE_DATE_EPOCH", committed_s()?.to_string());
     process::run(build.env("CARGO_TARGET_DIR", process::target().join("wheel")))?;
     let made: Vec<PathBuf> = fs::read_dir(&wheels)
@@ -40,5 +55,31 @@ pub fn make() -> Result<PathBuf> {
     );
     let copy = folder()?.join(name);
     fs::copy(wheel, &copy).with_context(|| format!("cannot copy {}", wheel.display()))?;
-    Ok(copy)
+    Ok(Some(copy))
+}
+
+/// Makes maturin build for another processor than that of this machine.
+fn for_other_processor(target: Target, build: &mut Command) -> Result<()> {
+    let glibc = Glibc::of(target)?.with_context(|| format!("Debian has no C library for {target}"))?;
+    let archive = Archive::open()?.for_architecture(target.debian)?;
+    let headers = archive.userland(&["libc6-dev"], &|text| eprintln!("{text}"))?.root.join("usr/include");
+    let triple = target.triple.replace("-musl", "-gnu");
+    let of_processor = headers.join(&triple);
+    ensure!(
+        of_processor.join("bits/types.h").exists(),
+        "Debian's package libc6-dev has no {}",
+        of_processor.display()
+    );
+    let variable = |name: &str| format!("{name}_{}", glibc.rust.replace('-', "_"));
+    let mut of_c = format!(
+        "--target={triple} -nostdlibinc -isystem {} -isystem {}",
+        of_processor.display(),
+        headers.display()
+    );
+    for (from, to) in program::remapped(&sysroot()?)? {
+        of_c += &format!(" -ffile-prefix-map={from}={to}");
+    }
+    build.args(["--target", glibc.rust]).env(glibc.variable("RUSTFLAGS"), &glibc.flags);
+    build.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), of_c);
+    Ok(())
 }

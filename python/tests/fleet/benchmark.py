@@ -101,11 +101,13 @@ class made:
 def measured(words: list[str]) -> tuple[dict, dict]:
     """Runs the package, and returns its processor time and memory, and its report."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen([sys.executable, "-m", "fonio.fleet", *words], stdout=out, stderr=subprocess.DEVNULL)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([sys.executable, "-m", "fonio.fleet", *words], stdout=out, stderr=log)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, (words, process.returncode)
+        if process.returncode != 0:
+            log.seek(0)
+            sys.exit(f"fonio fleet {' '.join(words)} failed:\n{log.read().decode(errors='replace')}")
         adopted()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         out.seek(0)

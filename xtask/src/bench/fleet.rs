@@ -9,6 +9,9 @@ use serde::Deserialize;
 use xtask::results::{Cell, StudyResult};
 use xtask::{process, tools};
 
+/// The version with which the package was tested.
+const PYSPARK: &str = "pyspark==4.3.*";
+
 /// The options of `cargo xtask bench fleet`.
 #[derive(Args)]
 pub struct Arguments {
@@ -37,7 +40,7 @@ enum What {
     Silent,
     /// Whether reports name the planted faults, and only them.
     Found,
-    /// DuckDB and Spark on this machine (java, and pyspark in the tests' Python environment).
+    /// DuckDB and Spark on this machine. Needs Java, and downloads PySpark.
     Engines,
 }
 
@@ -89,6 +92,9 @@ const QUARTER_DAYS: f64 = 91.0;
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     tools::ensure_python_packages()?;
+    if matches!(arguments.what, What::Engines) {
+        ensure_spark()?;
+    }
     let devices: Vec<String> = arguments.devices.iter().map(u64::to_string).collect();
     let devices = match arguments.what {
         What::Growth => devices.join(","),
@@ -114,6 +120,22 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         What::Found => planted(&rows, &command, arguments),
         What::Engines => engines(&rows, &command),
     }
+}
+
+/// Installs PySpark in the tests' Python environment if it is missing. It needs Java.
+fn ensure_spark() -> Result<()> {
+    let java = Command::new("java").arg("-version").output();
+    ensure!(
+        java.is_ok_and(|output| output.status.success()),
+        "Spark needs Java 17 or later; on Debian: apt-get install openjdk-17-jre-headless"
+    );
+    let python = process::scratch("python")?.join("bin/python3");
+    let imported = Command::new(&python).args(["-c", "import pyspark"]).output();
+    if !imported.is_ok_and(|output| output.status.success()) {
+        println!("Installing PySpark (400 MB) …");
+        process::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", PYSPARK]))?;
+    }
+    Ok(())
 }
 
 fn measure(arguments: &Arguments) -> Result<Vec<Measured>> {

@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use fonio_lab::Architecture;
@@ -244,9 +244,7 @@ fn whole(all: &All) -> Result<()> {
     if all.no_wheel {
         println!("No wheels were made, as requested.");
     } else {
-        for target in all.architectures.or(&TARGETS) {
-            files.extend(wheel::make(target)?);
-        }
+        files.extend(wheels(&all.architectures)?);
     }
     match key {
         Some(key) => apt::make(&key).map(drop)?,
@@ -261,6 +259,29 @@ fn whole(all: &All) -> Result<()> {
         println!("{:<6} {:>7.2} MB  {}", "all", bytes as f64 / 1e6, within(file));
     }
     Ok(())
+}
+
+/// Makes the wheels, and compares what they simulate.
+fn wheels(named: &Architectures) -> Result<Vec<PathBuf>> {
+    let mut simulated: Option<(Target, String)> = None;
+    let mut files = Vec::new();
+    for target in named.or(&TARGETS) {
+        let Some(wheel) = wheel::make(target)? else { continue };
+        let text = wheel::simulate(target, &wheel)?;
+        let how = target.emulator().map(|emulator| format!(", executed by {emulator}")).unwrap_or_default();
+        println!("{target}: the wheel works{how}");
+        if let Some((first, expected)) = &simulated {
+            ensure!(
+                *expected == text,
+                "the wheels for {first} and {target} simulate differently:\n{expected}\n{text}"
+            );
+            println!("{target}: it simulates the same as the wheel for {first}");
+        } else {
+            simulated = Some((target, text));
+        }
+        files.push(wheel);
+    }
+    Ok(files)
 }
 
 /// Builds the documentation, and adds the repository for apt.

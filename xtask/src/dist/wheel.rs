@@ -3,7 +3,7 @@
 //! The wheel for another processor is linked with Debian's C library, like the sync-policy library (`library.rs`).
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +12,15 @@ use fonio_lab::{Architecture, Archive};
 use super::library::Glibc;
 use super::target::Target;
 use super::{committed_s, folder, program, sysroot};
-use crate::{process, python};
+use crate::{process, python, tools};
+
+/// A simulation, as in the documents of the package.
+const SIMULATION: &str = "\
+import fonio
+load = fonio.ClosedLoop(2000, reads=0.7, size=4096, depth=4, process=1)
+result = fonio.simulate('ufs31', [load], 'bfq', capacity='256 MiB', seed=3)
+print('fonio', fonio.__version__, result.summary, result.percentiles('write'))
+";
 
 /// Builds the wheel for a target with full optimisation; `None` if there is no wheel for the target. maturin names the
 /// oldest C library with which the wheel works.
@@ -56,6 +64,27 @@ pub fn make(target: Target) -> Result<Option<PathBuf>> {
     let copy = folder()?.join(name);
     fs::copy(wheel, &copy).with_context(|| format!("cannot copy {}", wheel.display()))?;
     Ok(Some(copy))
+}
+
+/// Simulates with a wheel on its processor, in an emulator if this machine has another one, and returns what was printed.
+/// All wheels must print the same.
+pub fn simulate(target: Target, wheel: &Path) -> Result<String> {
+    let folder = tempfile::tempdir().context("cannot create a folder")?;
+    process::run(Command::new("python3").args(["-m", "zipfile", "--extract"]).arg(wheel).arg(folder.path()))?;
+    let mut python = match target.emulator() {
+        None => Command::new("python3"),
+        Some(emulator) => {
+            tools::ensure(&[tools::EMULATED])?;
+            let archive = Archive::open()?.for_architecture(target.debian)?;
+            let root = archive.userland(&["python3-minimal", "python3"], &|text| eprintln!("{text}"))?.root;
+            let mut command = Command::new(emulator);
+            command.arg("-L").arg(&root).arg(root.join("usr/bin/python3"));
+            command.env("PYTHONHOME", "/usr");
+            command
+        }
+    };
+    process::output(python.args(["-c", SIMULATION]).env("PYTHONPATH", folder.path()))
+        .with_context(|| format!("{} does not work on {target}", wheel.display()))
 }
 
 /// Makes maturin build for another processor than that of this machine.

@@ -82,6 +82,11 @@ fn a_day_is_stored_once_and_listed() {
     write_tokens(&running.dir.path().join("tokens"), &other);
     assert_eq!(running.get("d1", &other).status, 200);
     check(&running.get("d1", TOKEN), 401, "does not know this token");
+    write_tokens(&running.dir.path().join("tokens"), &format!("{TOKEN} device=d2"));
+    check(&running.get("d1", TOKEN), 403, "for another device");
+    let day = file("d1", "2026-01-03");
+    check(&running.put("d1/2026-01-03", Some(TOKEN), &day), 403, "for another device");
+    assert_eq!(running.put("d2/2026-01-03", Some(TOKEN), &file("d2", "2026-01-03")).status, 201);
 }
 
 #[test]

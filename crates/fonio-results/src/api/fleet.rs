@@ -23,8 +23,7 @@ pub(super) async fn days(
     Path(device): Path<String>,
     headers: HeaderMap,
 ) -> Answer {
-    let fleet = admit(&service, &headers)?;
-    let device = named(&device)?;
+    let (fleet, device) = admit(&service, &headers, &device)?;
     let days = blocking(move || fleet.days(&device)).await?;
     Ok(json(StatusCode::OK, &Days { days }))
 }
@@ -36,8 +35,7 @@ pub(super) async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let fleet = admit(&service, &headers)?;
-    let device = named(&device)?;
+    let (fleet, device) = admit(&service, &headers, &device)?;
     let day = Day::named(&day)
         .ok_or_else(|| Problem::bad(format!("`{day}` is not a day; a day has the form 2026-11-24")))?;
     // A device's clock can be some hours ahead.
@@ -59,7 +57,8 @@ pub(super) async fn put(
     }
 }
 
-fn admit(service: &Service, headers: &HeaderMap) -> Result<Arc<Fleet>, Problem> {
+/// Checks the token of a request that is about the device with this name.
+fn admit(service: &Service, headers: &HeaderMap, device: &str) -> Result<(Arc<Fleet>, Device), Problem> {
     let fleet = service.fleet.clone().ok_or_else(|| {
         Problem::unknown(
             "this service receives no days of devices; its operator can enable this with --fleet",
@@ -69,8 +68,10 @@ fn admit(service: &Service, headers: &HeaderMap) -> Result<Arc<Fleet>, Problem> 
         let sentence = "only devices of the fleet may do this; send the header Authorization: Bearer TOKEN";
         Problem::new(StatusCode::UNAUTHORIZED, sentence)
     })?;
-    match fleet.admit(token, today()) {
-        Ok(()) => Ok(fleet),
+    let device = named(device)?;
+    match fleet.admit(token, &device, today()) {
+        Ok(()) => Ok((fleet, device)),
+        Err(problem @ TokenProblem::Device) => Err(Problem::new(StatusCode::FORBIDDEN, problem.to_string())),
         Err(problem @ (TokenProblem::Unknown | TokenProblem::Expired(_))) => {
             Err(Problem::new(StatusCode::UNAUTHORIZED, problem.to_string()))
         }

@@ -199,6 +199,7 @@ fn device() -> Value {
 
 const NO_FLEET: (&str, &str) = ("404", "The service receives no days of devices.");
 const NO_TOKEN: (&str, &str) = ("401", "The request has no token, or the token is unknown or expired.");
+const OTHER_DEVICE: (&str, &str) = ("403", "The token is for another device.");
 
 fn days(schemas: &mut Schemas) -> Value {
     let own = schemas.answer::<answers::Days>("The days.");
@@ -208,7 +209,7 @@ fn days(schemas: &mut Schemas) -> Value {
         "parameters": [device()],
         "security": [{ "fleet": [] }],
         "responses": schemas.answers(vec![("200", own)], &[
-            ("400", "The name of the device cannot be read."), NO_TOKEN, NO_FLEET]),
+            ("400", "The name of the device cannot be read."), NO_TOKEN, OTHER_DEVICE, NO_FLEET]),
     })
 }
 
@@ -230,6 +231,7 @@ fn put_day(schemas: &mut Schemas) -> Value {
             &[
                 ("400", "The name of the device or the day cannot be read, or the body did not arrive completely."),
                 NO_TOKEN,
+                OTHER_DEVICE,
                 NO_FLEET,
                 ("408", "The body did not arrive in time."),
                 ("409", "The fleet has this day of the device already."),

@@ -59,7 +59,7 @@ pub struct Fleet {
 }
 
 /// The name of a device in a fleet: up to 64 letters, digits, dashes, dots and underscores.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device(String);
 
 /// A day (UTC), in the form `2026-11-24`.
@@ -125,8 +125,8 @@ impl Fleet {
     }
 
     /// Checks a token. The file is read each time, so a token can be added or removed while the service runs.
-    pub(crate) fn admit(&self, token: &str, today: Date) -> Result<(), TokenProblem> {
-        Tokens::read(&self.tokens)?.admit(token, today)
+    pub(crate) fn admit(&self, token: &str, device: &Device, today: Date) -> Result<(), TokenProblem> {
+        Tokens::read(&self.tokens)?.admit(token, device, today)
     }
 
     /// Returns the days of which the fleet has a file of the device, in order.

@@ -1,7 +1,7 @@
 //! The file with the tokens of devices.
 //!
-//! Each line has a token, and may have the last day (UTC) on which it is valid: `TOKEN 2027-06-30`. Empty lines and
-//! lines that begin with `#` are left out.
+//! Each line has a token. After it, in any order, may be the last day (UTC) on which it is valid, and the devices that
+//! may use it: `TOKEN 2027-06-30 device=kitchen`. Empty lines and lines that begin with `#` are left out.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,6 +11,7 @@ use std::path::Path;
 use jiff::civil::Date;
 use thiserror::Error;
 
+use super::Device;
 use crate::token;
 
 const TOKEN_BYTES_MIN: usize = 32;
@@ -31,7 +32,7 @@ pub enum TokenProblem {
     Kind,
     /// A line is not a token.
     #[error(
-        "line {line} is not a token; a token has at least {TOKEN_BYTES_MIN} letters and digits, and may be followed by a day such as 2027-06-30; `openssl rand -hex 32` makes one"
+        "line {line} is not a token; a token has at least {TOKEN_BYTES_MIN} letters and digits, and may be followed by a day such as 2027-06-30 and by device=NAME; `openssl rand -hex 32` makes one"
     )]
     Line {
         /// The number of the line, from 1.
@@ -46,11 +47,23 @@ pub enum TokenProblem {
     /// The token's last day is over.
     #[error("the token expired after {0}; ask the operator of the fleet for a new one")]
     Expired(Date),
+    /// The token is for other devices.
+    #[error("this token is for another device; ask the operator of the fleet for a token of this device")]
+    Device,
 }
 
-/// The tokens of a fleet, as hashes.
+/// The tokens of a fleet.
 #[derive(Debug)]
-pub struct Tokens(Vec<(Vec<u8>, Option<Date>)>);
+pub struct Tokens(Vec<Token>);
+
+#[derive(Debug)]
+struct Token {
+    hash: Vec<u8>,
+    /// The last day on which the token is valid.
+    last: Option<Date>,
+    /// The devices that may use the token; all if it is empty.
+    devices: Vec<Device>,
+}
 
 impl Tokens {
     /// Reads the tokens of a file that only its owner can read.
@@ -86,27 +99,35 @@ impl Tokens {
     /// Checks a token that a device sent on the day `today` (UTC).
     ///
     /// # Errors
-    /// Returns [`TokenProblem::Unknown`] or [`TokenProblem::Expired`].
-    pub fn admit(&self, given: &str, today: Date) -> Result<(), TokenProblem> {
-        let mut expired = None;
+    /// Returns [`TokenProblem::Unknown`], [`TokenProblem::Expired`] or [`TokenProblem::Device`].
+    pub fn admit(&self, given: &str, device: &Device, today: Date) -> Result<(), TokenProblem> {
         // All lines are compared, so that the time does not depend on the token.
-        let matching: Vec<_> = self.0.iter().filter(|(stored, _)| token::matches(given, stored)).collect();
-        for (_, last) in matching {
+        let matching: Vec<_> = self.0.iter().filter(|token| token::matches(given, &token.hash)).collect();
+        let mut reason = TokenProblem::Unknown;
+        for Token { last, devices, .. } in matching {
             match last {
-                Some(last) if *last < today => expired = expired.max(Some(*last)),
+                _ if !devices.is_empty() && !devices.contains(device) => reason = TokenProblem::Device,
+                Some(last) if *last < today => reason = TokenProblem::Expired(*last),
                 _ => return Ok(()),
             }
         }
-        Err(expired.map_or(TokenProblem::Unknown, TokenProblem::Expired))
+        Err(reason)
     }
 }
 
-fn token_of(line: &str) -> Option<(Vec<u8>, Option<Date>)> {
+fn token_of(line: &str) -> Option<Token> {
     let mut words = line.split_whitespace();
     let token = words.next()?;
-    let last = words.next().map(str::parse).transpose().ok()?;
     let is_token = token.len() >= TOKEN_BYTES_MIN && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (is_token && words.next().is_none()).then(|| (token::hash(token), last))
+    let mut read = is_token.then(|| Token { hash: token::hash(token), last: None, devices: Vec::new() })?;
+    for word in words {
+        match word.strip_prefix("device=") {
+            Some(name) => read.devices.push(Device::named(name)?),
+            None if read.last.is_none() => read.last = Some(word.parse().ok()?),
+            None => return None,
+        }
+    }
+    Some(read)
 }
 
 #[cfg(test)]
@@ -115,6 +136,10 @@ pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    fn device(name: &str) -> Device {
+        Device::named(name).unwrap()
+    }
 
     pub fn write(path: &Path, text: &str) {
         fs::write(path, text).unwrap();
@@ -126,17 +151,21 @@ pub(super) mod tests {
         let (one, two) = ("a".repeat(32), "b".repeat(64));
         let tokens = Tokens::parse(&format!("# kitchen\n{one}\n\n {two} 2026-11-30 \n")).unwrap();
         let day = |text: &str| text.parse().unwrap();
-        assert!(tokens.admit(&one, day("2100-01-01")).is_ok());
-        assert!(tokens.admit(&two, day("2026-11-30")).is_ok());
+        let admit = |token: &str, today| tokens.admit(token, &device("d1"), day(today));
+        assert!(admit(&one, "2100-01-01").is_ok());
+        assert!(admit(&two, "2026-11-30").is_ok());
         assert!(
-            matches!(tokens.admit(&two, day("2026-12-01")), Err(TokenProblem::Expired(last)) if last == day("2026-11-30"))
+            matches!(admit(&two, "2026-12-01"), Err(TokenProblem::Expired(last)) if last == day("2026-11-30"))
         );
-        assert!(matches!(tokens.admit("", day("2026-12-01")), Err(TokenProblem::Unknown)));
+        assert!(matches!(admit("", "2026-12-01"), Err(TokenProblem::Unknown)));
         for (text, line) in [
             ("short".to_owned(), 1),
             (format!("{one}\n{two} tomorrow"), 2),
             (format!("#\n\n{two} 2026-01-01 x"), 3),
             (format!("{}ä", one), 1),
+            (format!("{one} 2026-01-01 2026-01-02"), 1),
+            (format!("{one} device="), 1),
+            (format!("{one} device=../d1"), 1),
         ] {
             match Tokens::parse(&text) {
                 Err(TokenProblem::Line { line: found }) => assert_eq!(found, line, "{text}"),
@@ -144,6 +173,30 @@ pub(super) mod tests {
             }
         }
         assert!(matches!(Tokens::parse("# none\n"), Err(TokenProblem::Empty)));
+    }
+
+    #[test]
+    fn a_token_can_be_for_some_devices_only() {
+        let (one, two) = ("a".repeat(32), "b".repeat(32));
+        let text = format!(
+            "{one} device=d1 2026-11-30 device=d2\n{two}\n{two} device=d1 2026-01-01\n{one} device=d3\n"
+        );
+        let tokens = Tokens::parse(&text).unwrap();
+        let cases = [
+            (&one, "d1", "2026-11-30", None),
+            (&one, "d2", "2026-11-30", None),
+            (&one, "d3", "2026-12-01", None),
+            (&one, "d4", "2026-11-30", Some("another device")),
+            (&two, "d1", "2026-11-30", None),
+            (&two, "d4", "2026-11-30", None),
+        ];
+        for (token, name, day, problem) in cases {
+            let result = tokens.admit(token, &device(name), day.parse().unwrap());
+            match problem {
+                None => assert!(result.is_ok(), "{name} {day}: {result:?}"),
+                Some(words) => assert!(result.unwrap_err().to_string().contains(words), "{name} {day}"),
+            }
+        }
     }
 
     #[test]

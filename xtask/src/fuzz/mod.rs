@@ -57,7 +57,7 @@ pub fn run(Arguments { targets: chosen, seconds, hours, jobs, input }: &Argument
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         bail!("there is no fuzz target `{unknown}`; use one of: {}", targets.join(", "));
     }
-    let programs = Programs::build()?;
+    let programs = Programs::build("release")?;
     if let Some(input) = input {
         let [target] = &chosen[..] else { bail!("name one target for the input {}", input.display()) };
         ensure!(
@@ -132,7 +132,7 @@ fn process_count() -> usize {
 }
 
 pub fn build() -> Result<()> {
-    Programs::build().map(drop)
+    Programs::build(REPEAT).map(drop)
 }
 
 /// Runs every fuzz target on its seed inputs, and then on inputs that are generated from a fixed random seed.
@@ -146,7 +146,7 @@ pub fn repeat_all() -> Result<()> {
         format!("-runs={REPEATED_INPUTS}"),
         format!("-max_total_time={REPEATED_SECONDS}"),
     ];
-    let (programs, targets) = (Programs::build()?, targets()?);
+    let (programs, targets) = (Programs::build(REPEAT)?, targets()?);
     for group in targets.chunks(process_count()) {
         let works =
             group.iter().map(|name| Work { name, options: options.to_vec(), corpus: found.join(name) });
@@ -164,6 +164,8 @@ pub fn repeat_all() -> Result<()> {
     Ok(())
 }
 
+/// The profile for [`repeat_all`], which executes few inputs.
+const REPEAT: &str = "repeat";
 /// Number of inputs of a fuzz target in a repeatable run, which checks every change. Longer runs are
 /// `cargo xtask fuzz --hours`.
 const REPEATED_INPUTS: u32 = 30_000;

@@ -56,8 +56,8 @@ pub struct Run {
 }
 
 impl Programs {
-    /// Compiles the fuzz targets.
-    pub fn build() -> Result<Programs> {
+    /// Compiles the fuzz targets with a profile of cargo, `release` or `repeat` (fuzz/Cargo.toml).
+    pub fn build(profile: &str) -> Result<Programs> {
         let host = host()?;
         let scratch = process::scratch("fuzz")?;
         let manifest = process::root().join("fuzz/Cargo.toml");
@@ -65,13 +65,13 @@ impl Programs {
         // macros.
         process::run(
             process::cargo()
-                .args(["build", "--release", "--bins", "--target", &host, "--manifest-path"])
+                .args(["build", "--profile", profile, "--bins", "--target", &host, "--manifest-path"])
                 .arg(&manifest)
                 .arg("--target-dir")
                 .arg(&scratch)
                 .env("RUSTFLAGS", COVERAGE_FLAGS),
         )?;
-        Ok(Programs { folder: scratch.join(&host).join("release"), scratch })
+        Ok(Programs { folder: scratch.join(&host).join(profile), scratch })
     }
 
     /// Runs fuzz targets in parallel, and waits for all of them. Returns their results in the same order.

@@ -66,6 +66,8 @@ enum What {
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
+    /// Make only the wheels of the Python package, for 64-bit processors, and compare what they simulate.
+    Wheels(Architectures),
     /// Write the notes of the release: the changelog's section for the version.
     Notes,
     /// Build the container of the Home Assistant add-on with podman, and run it with a stand-in for the Supervisor.
@@ -187,6 +189,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 format!("give the secret key with `--key FILE`, or in ${}", apt::KEY_VARIABLE)
             })?;
             apt::make(&key).map(drop)
+        }
+        Some(What::Wheels(named)) => {
+            wheels(named)?;
+            sums()
         }
         Some(What::Notes) => notes::make().map(|path| println!("{}", within(&path))),
         Some(What::HomeAssistant) => home_assistant::test(),

@@ -77,9 +77,13 @@ pub fn simulate(target: Target, wheel: &Path) -> Result<String> {
             tools::ensure(&[tools::EMULATED])?;
             let archive = Archive::open()?.for_architecture(target.debian)?;
             let root = archive.userland(&["python3-minimal", "python3"], &|text| eprintln!("{text}"))?.root;
+            let (_, folder, loader) =
+                target.glibc.with_context(|| format!("Debian has no C library for {target}"))?;
+            // The dynamic linker gets the folder of its libraries, because the unpacked packages are no root directory.
+            let libraries = root.join("usr/lib").join(folder);
             let mut command = Command::new(emulator);
-            command.arg("-L").arg(&root).arg(root.join("usr/bin/python3"));
-            command.env("PYTHONHOME", "/usr");
+            command.arg(libraries.join(loader)).arg("--library-path").arg(&libraries);
+            command.arg(root.join("usr/bin/python3")).env("PYTHONHOME", root.join("usr"));
             command
         }
     };

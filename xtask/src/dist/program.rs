@@ -123,12 +123,19 @@ fn compile(target: Target, program: Program) -> Result<PathBuf> {
 /// Returns the folders of this machine, each with the name that replaces it in programs. Panic messages contain
 /// the paths of source files; with these names, two machines build the same bytes. The last prefix that matches
 /// applies, and the target directory can be inside the repository.
-pub fn remapped(rust: &Path) -> Result<[(String, &'static str); 4]> {
+///
+/// If the sources of Rust's library are installed (`rust-src`), rustc names them where they are; otherwise, it names
+/// the folder in which they were compiled. They get this name in both cases.
+pub fn remapped(rust: &Path) -> Result<[(String, String); 5]> {
+    let version = process::output(Command::new("rustc").arg("-vV").current_dir(process::root()))?;
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "));
+    let compiled = format!("/rustc/{}", commit.context("`rustc -vV` names no commit")?);
     Ok([
-        (rust.display().to_string(), "/rust"),
-        (cargo_home()?.display().to_string(), "/cargo"),
-        (process::root().display().to_string(), "/fonio"),
-        (process::target().display().to_string(), "/target"),
+        (rust.display().to_string(), "/rust".to_owned()),
+        (cargo_home()?.display().to_string(), "/cargo".to_owned()),
+        (process::root().display().to_string(), "/fonio".to_owned()),
+        (process::target().display().to_string(), "/target".to_owned()),
+        (rust.join("lib/rustlib/src/rust").display().to_string(), compiled),
     ])
 }
 

@@ -57,9 +57,7 @@ impl Glibc {
             linker(&sysroot)?.display(),
             links.display()
         );
-        for (from, to) in program::remapped(&sysroot)? {
-            flags += &format!(" --remap-path-prefix={from}={to}");
-        }
+        flags += &program::remapped("--remap-path-prefix")?;
         Ok(Some(Glibc { rust, flags }))
     }
 

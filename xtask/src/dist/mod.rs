@@ -272,7 +272,12 @@ fn wheels(named: &Architectures) -> Result<Vec<PathBuf>> {
     let mut simulated: Option<(Target, String)> = None;
     let mut files = Vec::new();
     for target in named.or(&TARGETS) {
-        let Some(wheel) = wheel::make(target)? else { continue };
+        let Some(wheel) = wheel::make(target)? else {
+            println!(
+                "{target}: no wheel, because PyPI has no packages for this processor that read its tables"
+            );
+            continue;
+        };
         let text = wheel::simulate(target, &wheel)?;
         let how = target.emulator().map(|emulator| format!(", executed by {emulator}")).unwrap_or_default();
         println!("{target}: the wheel works{how}");

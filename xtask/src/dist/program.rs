@@ -97,11 +97,8 @@ fn compile(target: Target, program: Program) -> Result<PathBuf> {
         // program from 5.29 MB to 4.90 MB on x86-64.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
-    for (from, to) in remapped(&rust)? {
-        flags += &format!(" --remap-path-prefix={from}={to}");
-    }
-    let of_files: String =
-        remapped(&rust)?.iter().map(|(from, to)| format!(" -ffile-prefix-map={from}={to}")).collect();
+    flags += &remapped("--remap-path-prefix")?;
+    let of_files = remapped("-ffile-prefix-map")?;
     let of_c = format!(
         "--target={} {} -nostdlibinc -isystem {}{of_files}",
         target.triple,
@@ -120,23 +117,25 @@ fn compile(target: Target, program: Program) -> Result<PathBuf> {
     Ok(process::target().join(target.rust).join(folder).join(program.name))
 }
 
-/// Returns the folders of this machine, each with the name that replaces it in programs. Panic messages contain
-/// the paths of source files; with these names, two machines build the same bytes. The last prefix that matches
-/// applies, and the target directory can be inside the repository.
+/// Returns an option of a compiler for each folder of this machine, with the name that replaces it in programs. Panic
+/// messages contain the paths of source files; with these names, two machines build the same bytes. The last prefix that
+/// matches applies, and the target directory can be inside the repository.
 ///
 /// If the sources of Rust's library are installed (`rust-src`), rustc names them where they are; otherwise, it names
 /// the folder in which they were compiled. They get this name in both cases.
-pub fn remapped(rust: &Path) -> Result<[(String, String); 5]> {
+pub fn remapped(option: &str) -> Result<String> {
+    let rust = sysroot()?;
     let version = process::output(Command::new("rustc").arg("-vV").current_dir(process::root()))?;
     let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "));
     let compiled = format!("/rustc/{}", commit.context("`rustc -vV` names no commit")?);
-    Ok([
-        (rust.display().to_string(), "/rust".to_owned()),
-        (cargo_home()?.display().to_string(), "/cargo".to_owned()),
-        (process::root().display().to_string(), "/fonio".to_owned()),
-        (process::target().display().to_string(), "/target".to_owned()),
-        (rust.join("lib/rustlib/src/rust").display().to_string(), compiled),
-    ])
+    let folders = [
+        (rust.clone(), "/rust"),
+        (cargo_home()?, "/cargo"),
+        (process::root().to_owned(), "/fonio"),
+        (process::target(), "/target"),
+        (rust.join("lib/rustlib/src/rust"), &compiled),
+    ];
+    Ok(folders.iter().map(|(from, to)| format!(" {option}={}={to}", from.display())).collect())
 }
 
 /// Installs Rust's standard library for a target with rustup if it is missing.

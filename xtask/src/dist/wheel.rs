@@ -11,7 +11,7 @@ use fonio_lab::{Architecture, Archive};
 
 use super::library::Glibc;
 use super::target::Target;
-use super::{committed_s, folder, program, sysroot};
+use super::{committed_s, folder, program};
 use crate::{process, python, tools};
 
 /// A simulation, as in the documents of the package.
@@ -22,10 +22,10 @@ result = fonio.simulate('ufs31', [load], 'bfq', capacity='256 MiB', seed=3)
 print('fonio', fonio.__version__, result.summary, result.percentiles('write'))
 ";
 
-/// Builds the wheel for a target with full optimisation; `None` if there is no wheel for the target. maturin names the
-/// oldest C library with which the wheel works.
+/// Builds the optimised wheel for a target, or returns `None` if the target has no wheel. maturin writes the oldest
+/// version of glibc on which the wheel runs into the name of the file.
 ///
-/// There are wheels for 64-bit processors: for 32-bit ARM, PyPI has none of the packages that read the tables.
+/// Only 64-bit targets have a wheel: PyPI has no 32-bit ARM builds of the packages that read the tables.
 pub fn make(target: Target) -> Result<Option<PathBuf>> {
     if !matches!(target.debian, Architecture::Amd64 | Architecture::Arm64) {
         return Ok(None);
@@ -40,10 +40,7 @@ pub fn make(target: Target) -> Result<Option<PathBuf>> {
     build.current_dir(process::root().join("python"));
     build.args(["build", "--locked", "--quiet", "--release", "--strip", "--out"]).arg(&wheels);
     if Architecture::of_this_machine() == Some(target.debian) {
-        let mut flags = String::new();
-        for (from, to) in program::remapped(&sysroot()?)? {
-            flags += &format!(" --remap-path-prefix={from}={to}");
-        }
+        let flags = program::remapped("--remap-path-prefix")?;
         build.arg("--interpreter").arg(&interpreter).env("RUSTFLAGS", flags.trim());
     } else {
         for_other_processor(target, &mut build)?;
@@ -66,8 +63,8 @@ pub fn make(target: Target) -> Result<Option<PathBuf>> {
     Ok(Some(copy))
 }
 
-/// Simulates with a wheel on its processor, in an emulator if this machine has another one, and returns what was printed.
-/// All wheels must print the same.
+/// Runs a simulation with a wheel, in an emulator if this machine has another processor, and returns its output. All
+/// wheels must print the same.
 pub fn simulate(target: Target, wheel: &Path) -> Result<String> {
     let folder = tempfile::tempdir().context("cannot create a folder")?;
     process::run(Command::new("python3").args(["-m", "zipfile", "--extract"]).arg(wheel).arg(folder.path()))?;
@@ -109,9 +106,7 @@ fn for_other_processor(target: Target, build: &mut Command) -> Result<()> {
         of_processor.display(),
         headers.display()
     );
-    for (from, to) in program::remapped(&sysroot()?)? {
-        of_c += &format!(" -ffile-prefix-map={from}={to}");
-    }
+    of_c += &program::remapped("-ffile-prefix-map")?;
     build.args(["--target", glibc.rust]).env(glibc.variable("RUSTFLAGS"), &glibc.flags);
     build.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), of_c);
     Ok(())

@@ -273,9 +273,7 @@ fn wheels(named: &Architectures) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for target in named.or(&TARGETS) {
         let Some(wheel) = wheel::make(target)? else {
-            println!(
-                "{target}: no wheel, because PyPI has no packages for this processor that read its tables"
-            );
+            println!("{target}: no wheel, because PyPI has no pyarrow, DuckDB or pandas for this processor");
             continue;
         };
         let text = wheel::simulate(target, &wheel)?;

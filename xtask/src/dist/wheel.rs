@@ -25,7 +25,7 @@ print('fonio', fonio.__version__, result.summary, result.percentiles('write'))
 /// Builds the optimised wheel for a target, or returns `None` if the target has no wheel. maturin writes the oldest
 /// version of glibc on which the wheel runs into the name of the file.
 ///
-/// Only 64-bit targets have a wheel: PyPI has no 32-bit ARM builds of the packages that read the tables.
+/// Only 64-bit targets have a wheel: PyPI has no pyarrow, DuckDB or pandas for 32-bit ARM.
 pub fn make(target: Target) -> Result<Option<PathBuf>> {
     if !matches!(target.debian, Architecture::Amd64 | Architecture::Arm64) {
         return Ok(None);

@@ -75,11 +75,14 @@ enum What {
     /// Uses the program for amd64 in target/dist.
     #[command(name = "home-assistant")]
     HomeAssistant,
-    /// Make the files twice, in other folders, and compare their bytes.
+    /// Make the files twice, in other folders, and compare their bytes. Without wheels, unless they are asked for.
     Reproducible {
         /// Compare only the recorder and its package, which takes less time.
         #[arg(long)]
         recorder: bool,
+        /// Compare only the wheels of the Python package.
+        #[arg(long, conflicts_with = "recorder")]
+        wheels: bool,
         #[command(flatten)]
         architectures: Architectures,
     },
@@ -196,8 +199,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         Some(What::Notes) => notes::make().map(|path| println!("{}", within(&path))),
         Some(What::HomeAssistant) => home_assistant::test(),
-        Some(What::Reproducible { recorder, architectures }) => {
-            let mut words = if *recorder { vec!["recorder"] } else { vec!["all", "--no-wheel"] };
+        Some(What::Reproducible { recorder, wheels, architectures }) => {
+            let mut words = match (recorder, wheels) {
+                (true, _) => vec!["recorder"],
+                (_, true) => vec!["wheels"],
+                _ => vec!["all", "--no-wheel"],
+            };
             words.extend(architectures.architectures.iter().map(String::as_str));
             reproducible::run(&words)
         }

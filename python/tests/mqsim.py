@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ DEVICE: dict[str, Any] = {
     "Static_Wearleveling_Enabled": "false",
     "Dynamic_Wearleveling_Enabled": "false",
     "GC_Block_Selection_Policy": "GREEDY",
-    # Collection begins when as few blocks are free as in fonio.
+    # Collection begins when 5 of 256 blocks are free. But MQSim keeps at least `KEPT_FREE`.
     "GC_Exec_Threshold": "0.02",
     "GC_Hard_Threshold": "0.01",
 }
@@ -75,6 +76,10 @@ PROFILE: dict[str, str | int] = {
 }
 
 
+# The constant in MQSim's source.
+KEPT_FREE = 10
+
+
 class Experiment(NamedTuple):
     """One experiment: dies, load, and the share of flash that the host cannot use."""
 
@@ -87,9 +92,17 @@ class Experiment(NamedTuple):
     collect: bool
     # Number of requests, of one page each.
     requests: int = 4000
+    # Number of blocks in each plane that MQSim keeps free, whatever its configuration says.
+    kept_free: int = KEPT_FREE
 
     def mqsim(self, folder: pathlib.Path) -> dict[str, float]:
         """Runs MQSim, and returns its mean response time and its write amplification."""
+        if self.kept_free != KEPT_FREE:
+            with tempfile.TemporaryDirectory() as made:
+                changed_folder = pathlib.Path(made) / "mqsim"
+                shutil.copytree(folder, changed_folder)
+                keep_free(changed_folder, self.kept_free)
+                return self._replace(kept_free=KEPT_FREE).mqsim(changed_folder)
         device = DEVICE | {
             "Flash_Channel_Count": self.channels,
             "Chip_No_Per_Channel": self.dies,
@@ -149,6 +162,15 @@ class Experiment(NamedTuple):
         return {"response_us": total / self.requests / 1000, "amplification": result.write_amplification or 0.0}
 
 
+def keep_free(folder: pathlib.Path, blocks: int) -> None:
+    """Changes the number of free blocks that MQSim keeps in each plane, and builds it again."""
+    path = folder / "src/exec/SSD_Device.cpp"
+    source = path.read_text(encoding="utf-8")
+    assert source.count(f"max_rho, {KEPT_FREE},") == 1, f"{path} has no constant for the free blocks"
+    path.write_text(source.replace(f"max_rho, {KEPT_FREE},", f"max_rho, {blocks},"), encoding="utf-8")
+    subprocess.run(["make", "--silent"], stdout=subprocess.DEVNULL, check=True, cwd=folder)
+
+
 def changed(text: str, values: dict[str, Any]) -> str:
     """Returns an XML text with other values. The text must have all of them."""
     for key, value in values.items():
@@ -168,8 +190,11 @@ EXPERIMENTS = [
     Experiment("writes, 2 channels of 2 dies, depth 8", 2, 2, 0, 8, 0.28, False),
     Experiment("70 % reads, 1 die, depth 2", 1, 1, 70, 2, 0.28, False),
     Experiment("100,000 writes, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True, 100_000),
-    Experiment("400,000 writes, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True, 400_000),
+    Experiment("1,000,000 writes, 28 % of the flash spare", 1, 1, 0, 1, 0.28, True, 1_000_000),
+    Experiment("1,000,000 writes, 28 % spare, MQSim keeps 3 blocks free", 1, 1, 0, 1, 0.28, True, 1_000_000, 3),
     Experiment("100,000 writes, 40 % of the flash spare", 1, 1, 0, 1, 0.40, True, 100_000),
+    Experiment("1,000,000 writes, 40 % of the flash spare", 1, 1, 0, 1, 0.40, True, 1_000_000),
+    Experiment("1,000,000 writes, 40 % spare, MQSim keeps 3 blocks free", 1, 1, 0, 1, 0.40, True, 1_000_000, 3),
 ]
 
 

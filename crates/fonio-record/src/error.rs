@@ -121,6 +121,11 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
+    /// The numbers of this processor's system calls are not known.
+    #[error(
+        "fonio sees the calls of a command only on x86-64 and 64-bit ARM, but this fonio is a program for {0}; on a 64-bit kernel, use the static fonio for that processor"
+    )]
+    OtherProcessor(&'static str),
     /// The command after `--` is empty.
     #[error("no program was named after `--`")]
     EmptyCommand,

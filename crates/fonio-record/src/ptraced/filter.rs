@@ -27,6 +27,14 @@ const NATIVE: u32 = 0xc000_003e;
 const NATIVE: u32 = 0xc000_00b7;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const NATIVE: u32 = 0;
+/// Whether the calls of this processor are known.
+pub(super) const IS_POSSIBLE: bool = NATIVE != 0;
+
+/// The call that maps files.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) const MMAP: libc::c_long = libc::SYS_mmap;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) const MMAP: libc::c_long = libc::SYS_mmap2;
 
 /// On x86-64, calls with 32-bit pointers (x32) have this bit in their number.
 const X32: u32 = 0x4000_0000;
@@ -46,7 +54,7 @@ impl Filter {
             filter.jump(libc::BPF_JEQ, number, (0, 1));
             filter.stop(OF_CALL);
         }
-        filter.unless_equal(libc::SYS_mmap as u32, Filter::allow);
+        filter.unless_equal(MMAP as u32, Filter::allow);
         // mmap(address, bytes, rights, flags, file, offset)
         filter.load_argument(3);
         filter.jump(libc::BPF_JSET, libc::MAP_ANONYMOUS as u32, (0, 1));

@@ -58,6 +58,9 @@ pub fn record_by_ptrace(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
+    if !filter::IS_POSSIBLE {
+        return Err(RecordError::OtherProcessor(std::env::consts::ARCH));
+    }
     let machine = Machine::here();
     let words = options.command.as_deref().unwrap_or_default();
     if words.is_empty() {

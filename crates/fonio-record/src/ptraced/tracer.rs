@@ -129,7 +129,7 @@ impl Tracer {
             (libc::SYS_sendfile, "sendfile", How::Send),
             (libc::SYS_copy_file_range, "copy_file_range", How::Copy),
             (libc::SYS_io_uring_setup, "io_uring_setup", How::Ring),
-            (libc::SYS_mmap, "mmap", How::Map),
+            (filter::MMAP, "mmap", How::Map),
         ];
         let hows = listed.chain(others).map(|(number, name, how)| (number as i32, (name, how)));
         let statements = Statements::new(with_statements);

@@ -5,6 +5,7 @@
 
 mod apt;
 mod arm;
+pub mod arm_types;
 mod check;
 mod container;
 mod engine;

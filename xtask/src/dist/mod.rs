@@ -251,7 +251,7 @@ fn whole(all: &All) -> Result<()> {
     let mut files = vec![notes::make()?, source::make()?, installer::make()?];
     for target in all.architectures.or(&TARGETS) {
         for program in [FONIO, RECORDER] {
-            files.push(sbom::make(target, program)?);
+            files.push(sbom::make(target.rust, program.name)?);
         }
     }
     make(&all.architectures)?;

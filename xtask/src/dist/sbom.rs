@@ -1,4 +1,4 @@
-//! Makes a bill of materials (SBOM) for each program: the crates of which it is built, as CycloneDX 1.5.
+//! Makes a bill of materials (SBOM) for each program and wheel: the crates of which it is built, as CycloneDX 1.5.
 //!
 //! `cargo tree` selects the crates of one program for one target, with the features that are in use. Build
 //! scripts and procedural macros run on the machine that builds, and are left out. The checksums are those of
@@ -13,8 +13,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::package::VERSION;
-use super::program::Program;
-use super::target::Target;
 use super::{committed_s, folder, rfc_3339, sha256};
 use crate::process;
 
@@ -47,10 +45,10 @@ impl Crate {
     }
 }
 
-/// Creates the document of a program for a target.
-pub fn make(target: Target, program: Program) -> Result<PathBuf> {
+/// Creates the document of a package of this workspace for a target, by cargo's and rustc's names.
+pub fn make(target: &str, package: &str) -> Result<PathBuf> {
     let mut cargo = process::cargo();
-    cargo.args(["tree", "--locked", "--package", program.name, "--target", target.rust]);
+    cargo.args(["tree", "--locked", "--package", package, "--target", target]);
     cargo.args(["--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", "|{p}|{l}|{r}"]);
     let tree = process::output(&mut cargo)?;
     let lock = process::root().join("Cargo.lock");
@@ -61,8 +59,8 @@ pub fn make(target: Target, program: Program) -> Result<PathBuf> {
         .into_iter()
         .filter_map(|package| Some(((package.name, package.version), package.checksum?)))
         .collect();
-    let document = document(&tree, &sums, target.rust, &rfc_3339(committed_s()?)?)?;
-    let path = folder()?.join(format!("{}-{VERSION}-{}.cdx.json", program.name, target.rust));
+    let document = document(&tree, &sums, target, &rfc_3339(committed_s()?)?)?;
+    let path = folder()?.join(format!("{package}-{VERSION}-{target}.cdx.json"));
     fs::write(&path, serde_json::to_string_pretty(&document)? + "\n")
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

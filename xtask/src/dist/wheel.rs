@@ -11,7 +11,7 @@ use fonio_lab::{Architecture, Archive};
 
 use super::library::Glibc;
 use super::target::Target;
-use super::{committed_s, folder, program};
+use super::{committed_s, folder, program, sbom};
 use crate::{process, python, tools};
 
 /// A simulation, as in the documents of the package.
@@ -36,12 +36,16 @@ pub fn make(target: Target) -> Result<Option<PathBuf>> {
     let wheels = process::scratch("release-wheels")?;
     process::remove_folder(&wheels)?;
     let maturin = interpreter.parent().context("an interpreter has a folder")?.join("maturin");
+    let rust = target.glibc.with_context(|| format!("Debian has no C library for {target}"))?.0;
+    let bill = sbom::make(rust, "fonio-python")?;
     let mut build = Command::new(maturin);
     build.current_dir(process::root().join("python"));
     build.args(["build", "--locked", "--quiet", "--release", "--strip", "--out"]).arg(&wheels);
+    build.arg("--sbom-include").arg(&bill);
     if Architecture::of_this_machine() == Some(target.debian) {
         let flags = program::remapped("--remap-path-prefix")?;
         build.arg("--interpreter").arg(&interpreter).env("RUSTFLAGS", flags.trim());
+        build.env("CFLAGS", program::remapped("-ffile-prefix-map")?.trim());
     } else {
         for_other_processor(target, &mut build)?;
     }

@@ -1,5 +1,6 @@
 //! Runs other programs and reports their failures.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,10 +45,13 @@ pub fn build_recorder_for_tests() -> Result<PathBuf> {
 pub fn fonio_of_study(program: Option<&Path>) -> Result<(PathBuf, &'static str)> {
     let Some(program) = program else { return Ok((build_fonio_for_tests()?, "Debug build")) };
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
-    let folder = program.parent().and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
-    let build = match folder {
-        Some("debug") => "Debug build",
-        Some("release") => "Release build",
+    let text = |name: Option<&OsStr>| name.and_then(OsStr::to_str).unwrap_or_default().to_owned();
+    let (name, folder) = (text(program.file_name()), text(program.parent().and_then(Path::file_name)));
+    let build = match folder.as_str() {
+        // `cargo xtask dist` gives its programs the name of their target.
+        _ if name.contains("-linux-musl") => "Static release build",
+        "debug" => "Debug build",
+        "release" => "Release build",
         _ => "Build of an unknown configuration",
     };
     Ok((program, build))

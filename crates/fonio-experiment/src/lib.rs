@@ -67,8 +67,8 @@ pub use report::document;
 pub use rounds::{Arm, Design, KNOWN_WITHIN, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};
 pub use series::{
-    ResponseFigures, RunFigures, Series, StepFigures, Variation, VariationResult, fastest, run_series,
-    variations,
+    ResponseFigures, RunFigures, Series, StepFigures, TimesFigures, Variation, VariationResult, fastest,
+    run_series, variations,
 };
 pub use setup::{Background, Conditions, MdRaid0, Medium, Member, Setup, Storage};
 pub use task::{do_task, start_task};

@@ -15,7 +15,7 @@ use crate::held::Held;
 use crate::matrix::SEPARATOR;
 use crate::proof::transactions::Joinable;
 use crate::rounds::{KNOWN_WITHIN, ROUNDS_MAX, RunTimes, Timed};
-use crate::series::{ResponseFigures, RunFigures, Series, VariationResult};
+use crate::series::{ResponseFigures, RunFigures, Series, TimesFigures, VariationResult};
 
 /// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
 /// of `explained` come after the sections on the series.
@@ -334,6 +334,7 @@ fn section(series: &Series) -> Section {
         tables: std::iter::once(table(series))
             .chain(steps(series))
             .chain(responses(series))
+            .chain(thread_times(series))
             .chain(background(series))
             .collect(),
         notes,
@@ -501,6 +502,59 @@ fn responses(series: &Series) -> Option<Table> {
                 "The time that 99 % of a run's answers do not exceed: mean, smallest and largest.",
             ),
             Column::noted("Longest", "The longest answer of all runs."),
+        ],
+        rows,
+        ..Table::default()
+    })
+}
+
+/// A table with more marks than this shows only the phases.
+const MARKS_SHOWN: usize = 8;
+
+/// Returns a table of where the time of a workload's threads went; `None` for an app, and if the kernel did not say.
+fn thread_times(series: &Series) -> Option<Table> {
+    let lists: [fn(&RunFigures) -> &[TimesFigures]; 2] = [|run| &run.phase_times, |run| &run.span_times];
+    let mut rows = Vec::new();
+    for (variation, label) in series.variations.iter().zip(labels(series)) {
+        let [phases, spans] = lists.map(|list| variation.runs.first().map(list).unwrap_or_default());
+        let spans = if spans.len() > MARKS_SHOWN { &[] } else { spans };
+        for (first, list) in [(phases, lists[0]), (spans, lists[1])] {
+            for TimesFigures { name, .. } in first {
+                let mean_of = |value: fn(&TimesFigures) -> f64| {
+                    let of_run =
+                        |run| list(run).iter().find(|times: &&TimesFigures| times.name == *name).map(value);
+                    let values: Option<Vec<f64>> = variation.runs.iter().map(of_run).collect();
+                    Cell::known(values.and_then(|values| mean(&values)), Unit::S)
+                };
+                rows.push(vec![
+                    Cell::Name(label.to_owned()),
+                    Cell::Name(name.clone()),
+                    mean_of(|times| times.thread_s),
+                    mean_of(|times| times.user_s),
+                    mean_of(|times| times.system_s),
+                    mean_of(|times| times.queued_s),
+                    mean_of(|times| times.blocked_s),
+                    mean_of(|times| times.network_s),
+                    mean_of(|times| times.paused_s),
+                ]);
+            }
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: "Where the time of the threads went".into(),
+        columns: vec![
+            Column::new("Setup"),
+            Column::noted("Part", "A phase of the workload with all its threads, or all spans with a mark."),
+            Column::noted("Time", "Summed over the threads or spans; mean of the runs, as in all columns."),
+            Column::noted("User", "Processor time in user mode."),
+            Column::noted("System", "Processor time in the kernel."),
+            Column::noted("Queued", "The threads could run, and waited for a processor."),
+            Column::noted(
+                "Blocked",
+                "The threads slept for storage, or for a lock that another thread held.",
+            ),
+            Column::noted("Network", "The threads slept in HTTP requests.").or_drop(),
+            Column::noted("Pauses", "The threads slept in pauses that the workload defines.").or_drop(),
         ],
         rows,
         ..Table::default()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fonio_analysis::Analysis;
 use fonio_host::Loss;
 use fonio_system::{private, say};
-use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome};
+use fonio_workload::{FilesOutcome, Mark, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome, ThreadTimes};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
@@ -163,6 +163,13 @@ pub struct RunFigures {
     pub phases_s: BTreeMap<String, f64>,
     /// Duration in seconds of each marked span, summed over the workload's rounds.
     pub spans_s: BTreeMap<String, f64>,
+    /// Where the time of each phase's threads went, in the order of the phases; empty for an app, and if the kernel
+    /// does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phase_times: Vec<TimesFigures>,
+    /// Where the time of each marked span went, summed over the workload's rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub span_times: Vec<TimesFigures>,
     /// The steps of an app, in their order; empty for a workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
@@ -185,6 +192,47 @@ pub struct RunFigures {
     pub valid: bool,
     /// The directory of the run's recording.
     pub recording: PathBuf,
+}
+
+/// Where the time of threads went, in seconds. The parts add up to `thread_s`, up to the error of the kernel's
+/// clocks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimesFigures {
+    /// The name of the phase or of the mark.
+    pub name: String,
+    /// Number of threads of the phase, or of spans.
+    pub count: u64,
+    /// The time of all threads or spans together.
+    pub thread_s: f64,
+    /// Processor time in user mode.
+    pub user_s: f64,
+    /// Processor time in the kernel.
+    pub system_s: f64,
+    /// The threads could run, and waited for a processor.
+    pub queued_s: f64,
+    /// The threads slept in HTTP requests.
+    pub network_s: f64,
+    /// The threads slept in pauses that the workload defines.
+    pub paused_s: f64,
+    /// The threads slept otherwise: for storage, or for a lock that another thread held.
+    pub blocked_s: f64,
+}
+
+impl TimesFigures {
+    fn of(name: &str, times: &ThreadTimes) -> TimesFigures {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        TimesFigures {
+            name: name.to_owned(),
+            count: times.count,
+            thread_s: seconds(times.wall_ns),
+            user_s: seconds(times.user_ns),
+            system_s: seconds(times.system_ns),
+            queued_s: seconds(times.queued_ns),
+            network_s: seconds(times.network_ns),
+            paused_s: seconds(times.paused_ns),
+            blocked_s: seconds(times.blocked_ns),
+        }
+    }
 }
 
 /// The figures of one step of an app.
@@ -265,6 +313,13 @@ impl RunFigures {
             processor: run.held,
             phases_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_none())),
             spans_s: seconds(run.marks.iter().filter(|mark| mark.thread.is_some())),
+            phase_times: run
+                .outcome
+                .phases
+                .iter()
+                .filter_map(|phase| Some(TimesFigures::of(&phase.name, phase.times.as_ref()?)))
+                .collect(),
+            span_times: run.outcome.spans.iter().map(|(name, times)| TimesFigures::of(name, times)).collect(),
             steps: if matches!(work, Work::App(_)) { StepFigures::of(&run.outcome) } else { Vec::new() },
             files: run.outcome.files.clone(),
             database_bytes: run

@@ -51,7 +51,7 @@ pub use clock::monotonic_ns;
 pub use error::WorkloadError;
 pub use observer::{Mark, Observer, Progress};
 pub use outcome::{
-    Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome,
+    Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, ResponseOutcome, StepOutcome, ThreadTimes,
 };
 pub use places::{DatabaseOverride, Overrides, Places};
 pub use runner::{Options, Runner};

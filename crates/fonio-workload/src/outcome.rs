@@ -61,6 +61,42 @@ amounts! {
     calls_left_out
 }
 
+/// Where the time of threads went. The parts add up to the time of the spans, up to the error of the kernel's
+/// clocks: the kernel samples how a thread's processor time divides into user and system time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadTimes {
+    /// Number of spans: of the rounds with a mark, or of the threads of a phase.
+    pub count: u64,
+    /// Total time of the spans in nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time in user mode, in nanoseconds.
+    pub user_ns: u64,
+    /// Processor time in the kernel, in nanoseconds.
+    pub system_ns: u64,
+    /// Time in nanoseconds for which the threads could run and waited for a processor.
+    pub queued_ns: u64,
+    /// Time in nanoseconds for which the threads slept in HTTP requests.
+    pub network_ns: u64,
+    /// Time in nanoseconds for which the threads slept in pauses that the workload defines.
+    pub paused_ns: u64,
+    /// Time in nanoseconds for which the threads slept otherwise: for storage, or for a lock that another thread
+    /// held.
+    pub blocked_ns: u64,
+}
+
+impl std::ops::AddAssign for ThreadTimes {
+    fn add_assign(&mut self, other: ThreadTimes) {
+        self.count += other.count;
+        self.wall_ns += other.wall_ns;
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.queued_ns += other.queued_ns;
+        self.network_ns += other.network_ns;
+        self.paused_ns += other.paused_ns;
+        self.blocked_ns += other.blocked_ns;
+    }
+}
+
 /// The run time and I/O amounts of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseOutcome {
@@ -72,6 +108,9 @@ pub struct PhaseOutcome {
     pub wall_ns: u64,
     /// The I/O amounts of the phase's operations.
     pub amounts: Amounts,
+    /// Where the time of the phase's threads went; `None` if the kernel does not say, and for apps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<ThreadTimes>,
 }
 
 /// The time that a step took.
@@ -148,6 +187,10 @@ pub struct Outcome {
     pub amounts: Amounts,
     /// Outcomes of the phases, in order.
     pub phases: Vec<PhaseOutcome>,
+    /// Where the time of the spans with a mark went, by the name of the mark; empty if the kernel does not say, and
+    /// for apps.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spans: BTreeMap<String, ThreadTimes>,
     /// Outcomes of the steps, in the order of the definition.
     pub steps: Vec<StepOutcome>,
     /// Outcomes of the databases, by database name.

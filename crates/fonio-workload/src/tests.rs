@@ -120,3 +120,54 @@ fn what_is_missing_or_wrong_is_said_before_a_file_is_touched() {
     std::fs::create_dir_all(directory.path().join("cache/mine")).unwrap();
     assert!(matches!(runner.prepare(&mut ()), Err(WorkloadError::NotEmpty { .. })));
 }
+
+/// The parts of a thread's time add up, and each kind of step counts where it belongs.
+#[test]
+fn the_time_of_a_thread_has_its_parts() {
+    let text = "
+        name = 'parts'
+        title = 'Works, pauses and syncs'
+        [places]
+        data = 'files'
+        [files.note]
+        place = 'data'
+        name = '{n}'
+        [[phase]]
+        name = 'all'
+        [[phase.thread]]
+        name = 'one'
+        [[phase.thread.steps]]
+        do = 'repeat'
+        times = 3
+        mark = 'work'
+        steps = [{ do = 'work', kind = 'decode', bytes = '8MiB' }]
+        [[phase.thread.steps]]
+        do = 'repeat'
+        times = 2
+        mark = 'pause'
+        steps = [{ do = 'think', seconds = 0.02 }]
+        [[phase.thread.steps]]
+        do = 'repeat'
+        times = 1
+        mark = 'save'
+        steps = [{ do = 'write', files = 'note', count = 5, size = '64KiB', sync = 'end' }]
+    ";
+    let workload = Workload::parse(text, "parts.toml", None).expect("the workload is valid");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (outcome, _) = run(&workload, directory.path(), Options::default()).expect("it runs");
+    let Some(all) = outcome.phases[0].times else {
+        return; // The kernel does not count waits for a processor.
+    };
+    assert_eq!(outcome.spans.keys().map(String::as_str).collect::<Vec<_>>(), ["pause", "save", "work"]);
+    let [pause, save, work] = ["pause", "save", "work"].map(|name| outcome.spans[name]);
+    assert_eq!((all.count, work.count, pause.count, save.count), (1, 3, 2, 1));
+    for times in [all, pause, save, work] {
+        let sleep_ns = times.network_ns + times.paused_ns + times.blocked_ns;
+        let sum_ns = times.user_ns + times.system_ns + times.queued_ns + sleep_ns;
+        assert!(sum_ns.abs_diff(times.wall_ns) < 5_000_000, "{times:?}");
+    }
+    assert!(pause.paused_ns > 30_000_000 && pause.paused_ns <= pause.wall_ns, "{pause:?}");
+    assert!(work.user_ns + work.system_ns > 0 && work.paused_ns == 0, "{work:?}");
+    assert!(save.paused_ns == 0 && all.network_ns == 0, "{save:?}");
+    assert!(all.wall_ns >= pause.wall_ns + save.wall_ns + work.wall_ns, "{all:?}");
+}

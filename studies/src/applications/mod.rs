@@ -13,6 +13,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fonio_analysis::compare::interval::compare_rounds;
+use fonio_experiment::TimesFigures;
 use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
@@ -52,6 +53,17 @@ pub const FORTY_APPS: Load = Load {
     launches: "cold",
     span: None,
     is_replayed: true,
+};
+
+/// Forty apps react to user events, one app after the other.
+pub const FORTY_EVENTS: Load = Load {
+    workload: "fortyevents",
+    scale: "0.02",
+    fixes: &["smartio", "bfq"],
+    thread: "user",
+    launches: "events",
+    span: None,
+    is_replayed: false,
 };
 
 /// The use of one app: its launch, and the time until the feed responds to a drag.
@@ -99,9 +111,24 @@ pub struct Measured {
     pub active_share: Vec<f64>,
     /// Number of ticks in which processors were idle while I/O was outstanding.
     pub iowait_ticks: Vec<f64>,
+    /// Where the time of each phase and of each mark went, in each round.
+    pub times: Vec<Vec<TimesFigures>>,
+    /// Bytes that the installer and the backup wrote to their files in a second.
+    pub written_per_s: Vec<f64>,
 }
 
 impl Measured {
+    /// Returns a figure of a phase or of a mark in each round; `None` for a round without it.
+    pub fn part(&self, name: &str, of: fn(&TimesFigures) -> f64) -> Vec<Option<f64>> {
+        self.times.iter().map(|round| round.iter().find(|part| part.name == name).map(of)).collect()
+    }
+
+    /// Returns the names of all parts of the first round whose names begin so.
+    pub fn parts(&self, start: &str) -> Vec<String> {
+        let names = self.times.first().into_iter().flatten().map(|part| &part.name);
+        names.filter(|name| name.starts_with(start)).cloned().collect()
+    }
+
     /// Returns what a scheduler that made all storage free could give: the part of the launches in which the program was
     /// not blocked on storage.
     fn without_waits(&self) -> Vec<f64> {
@@ -173,6 +200,10 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
             if let Some(span) = load.span {
                 kernel.spans_s.push(number(&run["spans_s"][span])?);
             }
+            let times = [&run["phase_times"], &run["span_times"]].map(|of| parts(of.clone()));
+            kernel.times.push(times.into_iter().collect::<Result<Vec<_>>>()?.concat());
+            let beside = &run["beside"];
+            kernel.written_per_s.push(number(&beside["file_bytes"])? / number(&beside["ran_s"])?);
             let report = asked::report(&fonio, &recording)?;
             let cpu = &report["analysis"]["machine"]["cpu"];
             kernel.iowait_ticks.push(number(&cpu["iowait_ticks"])?);
@@ -217,6 +248,13 @@ fn of_thread(name: &str, programs: &Value) -> Result<f64> {
         .find(|of| of["name"] == name)
         .with_context(|| format!("the recording has no reads of {name}"))?;
     Ok(number(&of["reads"]["sum_s"])? / number(&of["reads"]["count"])?)
+}
+
+fn parts(times: Value) -> Result<Vec<TimesFigures>> {
+    if times.is_null() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_value(times).context("the times of the results have another form")
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {

@@ -173,6 +173,7 @@ impl AppRunner {
                 start_ns: began,
                 wall_ns,
                 amounts: Amounts::default(),
+                times: None,
             });
             let units = step.units.map_or(0, |_| self.units(step) * self.times(step));
             let responses = match &step.responses {
@@ -198,6 +199,7 @@ impl AppRunner {
             wall_ns: monotonic_ns() - start_ns,
             amounts: Amounts::default(),
             phases,
+            spans: BTreeMap::new(),
             steps,
             databases: BTreeMap::new(),
             files: BTreeMap::new(),

@@ -10,6 +10,7 @@ mod groups;
 mod replay;
 mod sql;
 mod steps;
+mod times;
 mod work;
 mod worker;
 
@@ -27,7 +28,9 @@ use crate::clock::monotonic_ns;
 use crate::definition::{Phase, Step, Workload};
 use crate::error::WorkloadError;
 use crate::observer::{Mark, Observer, Progress};
-use crate::outcome::{Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, StepOutcome};
+use crate::outcome::{
+    Amounts, DatabaseOutcome, FilesOutcome, Outcome, PhaseOutcome, StepOutcome, ThreadTimes,
+};
 use crate::places::{Overrides, Places, resolve};
 use crate::scale::{self, Planned};
 use groups::Group;
@@ -225,8 +228,9 @@ impl Runner {
         let shared = Shared { ends_when_stopped, ..Shared::new(self, observer, operations.sum()) };
         let mut phases = Vec::new();
         let mut steps = Vec::new();
+        let mut spans = BTreeMap::new();
         for (phase, plans) in self.workload.phases.iter().zip(&plans) {
-            let ended = shared.run_phase(phase, plans, &mut steps);
+            let ended = shared.run_phase(phase, plans, &mut steps, &mut spans);
             // A run that fails or is stopped reports its partial progress.
             phases.push(ended.inspect_err(|_| shared.tell_progress(shared.done_share()))?);
         }
@@ -245,6 +249,7 @@ impl Runner {
             wall_ns,
             amounts,
             phases,
+            spans,
             steps,
             databases: self.database_outcomes()?,
             files: self
@@ -305,6 +310,7 @@ impl<'a> Shared<'a> {
         phase: &Phase,
         plans: &[Vec<Planned<'_>>],
         steps: &mut Vec<StepOutcome>,
+        spans: &mut BTreeMap<String, ThreadTimes>,
     ) -> Result<PhaseOutcome, WorkloadError> {
         let start_ns = monotonic_ns();
         let results = thread::scope(|scope| {
@@ -349,6 +355,7 @@ impl<'a> Shared<'a> {
 
         // If a thread stopped because another thread failed, it returns no error itself.
         let mut amounts = Amounts::default();
+        let mut whole = Some(ThreadTimes::default());
         let mut failure = None;
         let mut by_thread: BTreeMap<usize, Vec<worker::StepTime>> = BTreeMap::new();
         for (of_phase, result) in results {
@@ -360,6 +367,13 @@ impl<'a> Shared<'a> {
                 Err(_) => {}
                 Ok(done) => {
                     amounts += done.amounts;
+                    whole = whole.zip(done.whole).map(|(mut sum, times)| {
+                        sum += times;
+                        sum
+                    });
+                    for (name, times) in done.spans {
+                        *spans.entry(name).or_default() += times;
+                    }
                     let sums = by_thread
                         .entry(of_phase)
                         .or_insert_with(|| vec![worker::StepTime::default(); done.times.len()]);
@@ -376,7 +390,13 @@ impl<'a> Shared<'a> {
         }
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         self.mark(&Mark { name: phase.name.clone(), round: 0, thread: None, tid, start_ns, end_ns });
-        Ok(PhaseOutcome { name: phase.name.clone(), start_ns, wall_ns: end_ns - start_ns, amounts })
+        Ok(PhaseOutcome {
+            name: phase.name.clone(),
+            start_ns,
+            wall_ns: end_ns - start_ns,
+            amounts,
+            times: whole,
+        })
     }
 
     fn mark(&self, mark: &Mark) {

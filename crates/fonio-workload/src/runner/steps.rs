@@ -1,6 +1,6 @@
 //! Executes the planned steps of a thread.
 
-use super::worker::{Done, Worker};
+use super::worker::{Asleep, Done, Worker};
 use super::{sql, work};
 use crate::clock::monotonic_ns;
 use crate::definition::Step;
@@ -12,6 +12,7 @@ impl Worker<'_, '_> {
     ///
     /// If the run continues until it is stopped, a stop is not an error. An open transaction is then rolled back.
     pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
+        let before = self.clock.read();
         match self.steps(plan, 0) {
             Err(WorkloadError::Stopped) if self.shared.ends_when_stopped => {}
             ran => ran?,
@@ -19,7 +20,8 @@ impl Worker<'_, '_> {
         for (name, connection) in std::mem::take(&mut self.connections) {
             sql::close(self.shared.runner, &name, connection)?;
         }
-        Ok(Done { amounts: self.amounts, times: self.times })
+        let whole = before.and_then(|before| self.times_since(&before, &Asleep::default()));
+        Ok(Done { amounts: self.amounts, times: self.times, whole, spans: self.spans })
     }
 
     /// Executes planned steps. `round` counts the rounds of all enclosing repeats since the run's start.
@@ -37,9 +39,13 @@ impl Worker<'_, '_> {
                         if let Some(timer) = &mut timer {
                             self.wait_for(timer)?;
                         }
+                        let before = mark.is_some().then(|| (self.clock.read(), self.asleep));
                         let start_ns = monotonic_ns();
                         self.steps(&planned.inner, round)?;
-                        self.ended(planned, mark.as_deref(), round, start_ns);
+                        self.ended(planned, start_ns);
+                        if let (Some(mark), Some(before)) = (mark, before) {
+                            self.marked(mark, round, start_ns, before);
+                        }
                     }
                 }
                 Step::Transaction { database, .. } => {
@@ -48,7 +54,7 @@ impl Worker<'_, '_> {
                         sql::begin(self, database)?;
                         self.steps(&planned.inner, round * planned.times + time)?;
                         sql::commit(self, database)?;
-                        self.ended(planned, None, round, start_ns);
+                        self.ended(planned, start_ns);
                     }
                 }
                 step => {

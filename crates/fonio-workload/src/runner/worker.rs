@@ -8,12 +8,13 @@ use rusqlite::Connection;
 
 use super::buffer::AlignedBuffer;
 use super::groups::Group;
+use super::times::{Reading, ThreadClock};
 use super::{Shared, lock};
 use crate::clock::monotonic_ns;
 use crate::error::WorkloadError;
 use crate::http::Client;
 use crate::observer::Mark;
-use crate::outcome::Amounts;
+use crate::outcome::{Amounts, ThreadTimes};
 use crate::scale::Planned;
 
 #[derive(Clone, Debug, Default)]
@@ -41,6 +42,17 @@ pub(super) struct Timer {
 pub(super) struct Done {
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
+    /// Where the time of the thread went; `None` if the kernel does not say.
+    pub(super) whole: Option<ThreadTimes>,
+    /// Where the time of the spans with a mark went, by the mark's name.
+    pub(super) spans: BTreeMap<String, ThreadTimes>,
+}
+
+/// The sleep of a thread whose reason is known, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asleep {
+    network_ns: u64,
+    paused_ns: u64,
 }
 
 pub(super) struct Worker<'s, 'a> {
@@ -56,6 +68,9 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
+    pub(super) clock: ThreadClock,
+    pub(super) asleep: Asleep,
+    pub(super) spans: BTreeMap<String, ThreadTimes>,
     /// Location of the current step in the workload, for error messages.
     pub(super) key: String,
     pub(super) index: usize,
@@ -77,26 +92,50 @@ impl<'s, 'a> Worker<'s, 'a> {
             last: Vec::new(),
             amounts: Amounts::default(),
             times: vec![StepTime::default(); steps],
+            clock: ThreadClock::of_this_thread(),
+            asleep: Asleep::default(),
+            spans: BTreeMap::new(),
             key: String::new(),
             index: 0,
         }
     }
 
-    pub(super) fn ended(&mut self, planned: &Planned<'_>, mark: Option<&str>, round: u64, start_ns: u64) {
-        let end_ns = monotonic_ns();
+    pub(super) fn ended(&mut self, planned: &Planned<'_>, start_ns: u64) {
+        let ns = monotonic_ns() - start_ns;
         self.index = planned.index;
-        self.took(1, end_ns - start_ns, end_ns - start_ns);
-        if let Some(name) = mark {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            self.shared.mark(&Mark {
-                name: name.to_owned(),
-                round,
-                thread: Some(self.name.clone()),
-                tid,
-                start_ns,
-                end_ns,
-            });
+        self.took(1, ns, ns);
+    }
+
+    /// Ends a span with a mark. `before` was read at the start of the span.
+    pub(super) fn marked(
+        &mut self,
+        name: &str,
+        round: u64,
+        start_ns: u64,
+        (clock, asleep): (Option<Reading>, Asleep),
+    ) {
+        let end_ns = monotonic_ns();
+        if let Some(times) = clock.and_then(|clock| self.times_since(&clock, &asleep)) {
+            *self.spans.entry(name.to_owned()).or_default() += times;
         }
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        self.shared.mark(&Mark {
+            name: name.to_owned(),
+            round,
+            thread: Some(self.name.clone()),
+            tid,
+            start_ns,
+            end_ns,
+        });
+    }
+
+    /// Returns where the thread's time went since the clock was read and the sleep was `asleep`.
+    pub(super) fn times_since(&self, clock: &Reading, asleep: &Asleep) -> Option<ThreadTimes> {
+        let times = clock.until(&self.clock.read()?);
+        let network_ns = self.asleep.network_ns - asleep.network_ns;
+        let paused_ns = self.asleep.paused_ns - asleep.paused_ns;
+        let blocked_ns = times.blocked_ns.saturating_sub(network_ns + paused_ns);
+        Some(ThreadTimes { network_ns, paused_ns, blocked_ns, ..times })
     }
 
     fn took(&mut self, count: u64, total_ns: u64, longest_ns: u64) {
@@ -127,15 +166,25 @@ impl<'s, 'a> Worker<'s, 'a> {
 
     fn sleep(&mut self, mut left: Duration) -> Result<(), WorkloadError> {
         self.amounts.think_ns += left.as_nanos() as u64;
+        let before = self.clock.read();
+        let mut has_ended = Ok(());
         while !left.is_zero() {
             if self.shared.must_stop() {
-                return Err(WorkloadError::Stopped);
+                has_ended = Err(WorkloadError::Stopped);
+                break;
             }
             let piece = left.min(PAUSE_PIECE);
             std::thread::sleep(piece);
             left -= piece;
         }
-        Ok(())
+        self.asleep.paused_ns += self.slept_since(before);
+        has_ended
+    }
+
+    /// Returns for how many nanoseconds the thread slept since its clock was read; 0 if the kernel does not say.
+    fn slept_since(&self, before: Option<Reading>) -> u64 {
+        let times = before.zip(self.clock.read()).map(|(before, now)| before.until(&now));
+        times.map_or(0, |times| times.blocked_ns)
     }
 
     /// Starts the timer of a repeat.
@@ -163,7 +212,10 @@ impl<'s, 'a> Worker<'s, 'a> {
         let send = send.map_or(0, |sizes| sizes.draw(&mut self.random));
         let seed = self.random.next_u64();
         let client = self.client.as_mut().expect("checked by `Runner::new`");
-        client.fetch(content, seed, bytes, send, &mut self.last)?;
+        let before = self.clock.read();
+        let fetched = client.fetch(content, seed, bytes, send, &mut self.last);
+        self.asleep.network_ns += self.slept_since(before);
+        fetched?;
         self.amounts.http_requests += 1;
         self.amounts.bytes_fetched += bytes;
         self.amounts.bytes_sent += send;

@@ -32,6 +32,8 @@ const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
 
 /// The version of Schemathesis that tests the service.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+/// The module with its hooks, and its text.
+const HOOKS: (&str, &str) = ("results_hooks", include_str!("results_hooks.py"));
 
 /// The options of `cargo xtask bench results`.
 #[derive(Args)]
@@ -356,12 +358,15 @@ fn schema() -> Result<Verdict> {
         process::run(Command::new(venv.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]))?;
     }
     let folder = tempfile::tempdir()?;
+    let (module, text) = HOOKS;
+    fs::write(folder.path().join(format!("{module}.py")), text)?;
     let service = Service::start(folder.path(), None)?;
     answer(&mut load_on(
         &service,
         &["submit", "100", "1", &folder.path().join("ids").display().to_string()],
     ))?;
     let mut command = Command::new(&program);
+    command.env("SCHEMATHESIS_HOOKS", module);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
     // The schema cannot express all requirements, so the service may reject documents that the schema allows.
     let options = "--exclude-checks positive_data_acceptance --max-examples 100 --seed 1 --no-color";

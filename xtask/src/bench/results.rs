@@ -52,16 +52,16 @@ pub struct Arguments {
     rounds: u32,
 }
 
-/// The outcome of one part of the benchmark: whether its goal is met (`None` if it was not measured), and a
-/// sentence for the user.
+/// A goal, what was measured, and whether the goal is met (`None` if it was not measured).
 struct Verdict {
+    goal: String,
+    measured: String,
     holds: Option<bool>,
-    sentence: String,
 }
 
 impl Verdict {
-    fn of(holds: bool, sentence: String) -> Verdict {
-        Verdict { holds: Some(holds), sentence }
+    fn of(holds: bool, goal: impl Into<String>, measured: String) -> Verdict {
+        Verdict { goal: goal.into(), measured, holds: Some(holds) }
     }
 }
 
@@ -88,14 +88,14 @@ pub fn run(options: &Arguments) -> Result<()> {
     let command =
         format!("cargo xtask bench results --results {results} --seconds {seconds} --rounds {rounds}");
     let title = "goals of the results service";
-    let mut result = StudyResult::begin("bench-results", title, &command, &["measured", "goal"])?;
+    let mut result = StudyResult::begin("bench-results", title, &command, &["goal", "measured", ""])?;
     for verdict in &verdicts {
         let word = match verdict.holds {
             Some(true) => "met",
             Some(false) => "**missed**",
             None => "not measured",
         };
-        result.row(&verdict.sentence, vec![word.into()]);
+        result.row(&verdict.goal, vec![verdict.measured.as_str().into(), word.into()]);
     }
     result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
@@ -170,8 +170,11 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
     Ok(Verdict::of(
         is_complete && p99 < PAGE_P99_MS,
         format!(
-            "ranking pages of {:.0} results at {PAGES_PER_S}/s on one processor: p50 {:.1} ms, p99 {p99:.1} ms (goal {PAGE_P99_MS:.0} ms), \
-             {:.0} of {:.0} failed, {:.2} ms of processor time for each; the query alone in the database: p50 {:.2} ms, p99 {:.2} ms",
+            "ranking pages at {PAGES_PER_S}/s on one processor: 99th percentile below {PAGE_P99_MS:.0} ms"
+        ),
+        format!(
+            "{:.0} results: p50 {:.1} ms, p99 {p99:.1} ms, {:.0} of {:.0} failed, {:.2} ms of processor time for each; the query \
+             alone in the database: p50 {:.2} ms, p99 {:.2} ms",
             number(&bare, "results"),
             number(&pages, "p50_ms"),
             number(&pages, "failed"),
@@ -192,27 +195,23 @@ fn submissions(options: &Arguments) -> Result<Vec<Verdict>> {
     // The rate is slightly above the goal, so the service limits the throughput.
     let goal = Sent::at(&service, SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20, options.seconds, &file)?;
     let overload = Sent::at(&service, OVERLOAD_PER_S, options.seconds, &file)?;
-    let all = options.results;
     Ok(vec![
         Verdict::of(
             moderate.p50_ms < MODERATE_P50_MS && moderate.lost == 0.0 && moderate.not_stored() == 0.0,
             format!(
-                "submissions to {all} results at {MODERATE_PER_S}/s: {} (goal: p50 below {MODERATE_P50_MS:.0} ms, none refused)",
-                moderate.shown()
+                "{MODERATE_PER_S} submissions a second: median below {MODERATE_P50_MS:.0} ms, none refused"
             ),
+            moderate.shown(),
         ),
         Verdict::of(
             goal.per_s >= f64::from(SUBMISSIONS_PER_S) && goal.lost == 0.0 && goal.not_stored() == 0.0,
-            format!("submissions to {all} results at the goal of {SUBMISSIONS_PER_S}/s: {}", goal.shown()),
+            format!("{SUBMISSIONS_PER_S} submissions a second, none refused"),
+            goal.shown(),
         ),
         Verdict::of(
             overload.lost == 0.0 && overload.failed == 0.0 && overload.refused == overload.told_to_wait,
-            format!(
-                "submissions to {all} results at {OVERLOAD_PER_S}/s, beyond what is sustained: {}; {:.0} of the refused \
-                 were told with 503 and Retry-After when to try again",
-                overload.shown(),
-                overload.told_to_wait
-            ),
+            format!("{OVERLOAD_PER_S} submissions a second: 503 with `Retry-After` for each refused one"),
+            format!("{}; {:.0} with 503 and `Retry-After`", overload.shown(), overload.told_to_wait),
         ),
     ])
 }
@@ -305,20 +304,18 @@ fn kill(options: &Arguments) -> Result<Verdict> {
     }
     Ok(Verdict::of(
         lost == 0.0 && acknowledged > 0.0,
-        format!(
-            "kill -9, {} rounds: {acknowledged:.0} results were acknowledged, {lost:.0} are lost",
-            options.rounds
-        ),
+        "nothing acknowledged is lost over `kill -9`",
+        format!("{} rounds: {acknowledged:.0} acknowledged, {lost:.0} lost", options.rounds),
     ))
 }
+
+const FULL: &str = "nothing acknowledged is lost on a full disk";
 
 /// Submits results until the disk is full, and continues to submit after that.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
-        return Ok(Verdict {
-            holds: None,
-            sentence: "full disk: not measured, because mounting a small disk needs root".to_owned(),
-        });
+        let measured = "mounting a small disk needs root".to_owned();
+        return Ok(Verdict { goal: FULL.to_owned(), measured, holds: None });
     }
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
     let disk = folder.path().join("disk");
@@ -342,8 +339,9 @@ fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
     let in_words = words.starts_with("507: the disk of the service is full");
     Ok(Verdict::of(
         lost == 0.0 && in_words && number(&sent, "failed") == 0.0 && number(&checked, "acknowledged") > 0.0,
+        FULL,
         format!(
-            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, even after kill -9",
+            "{:.0} acknowledged, {refused:.0} refused with 507, {lost:.0} lost, also after `kill -9`",
             number(&checked, "acknowledged"),
         ),
     ))
@@ -380,6 +378,7 @@ fn schema() -> Result<Verdict> {
         text.lines().find(|line| line.contains(" generated, ")).unwrap_or("no test cases").trim().to_owned();
     Ok(Verdict::of(
         output.status.success() && !cases.contains("no test"),
-        format!("OpenAPI document under {SCHEMATHESIS}, all checks but positive_data_acceptance: {cases}"),
+        "no undocumented answer and no 5xx to requests of Schemathesis",
+        format!("{SCHEMATHESIS}, all checks but positive_data_acceptance: {cases}"),
     ))
 }

@@ -1,7 +1,7 @@
 //! The steps from a trace to an analysis, for `cargo xtask bench`. Arguments: the step, then the files of a trace.
 //!
 //! - `read`: recognise the format, read the trace, and assemble its events into requests. Prints the numbers of
-//!   requests and of block events.
+//!   requests and of block events. For the folder of a recording: read the requests.
 //! - `report`: the same; also sort the requests, analyse them, and print the analysis as JSON.
 //!
 //! Everything runs on one thread, so that the number of executed instructions is the same in each run.
@@ -16,6 +16,7 @@ use fonio_core::meta::{Clock, Source};
 use fonio_core::{
     Batch, DeviceId, Meta, Request, RowSink, Timestamp, TraceReader, forward_rows, ignore_rows,
 };
+use fonio_recording::{Recording, Table, Tables};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
@@ -30,7 +31,13 @@ fn main() -> Outcome<()> {
     let printed = match step.as_str() {
         "read" => {
             let mut count = Count::default();
-            let (_, events) = pour(&paths, &mut count)?;
+            let events = match paths.as_slice() {
+                [recording] if recording.is_dir() => {
+                    Recording::open(recording)?.replay(&mut count, Tables::NONE.with(Table::Requests))?;
+                    count.0
+                }
+                _ => pour(&paths, &mut count)?.1,
+            };
             format!("{} {events}", count.0)
         }
         "report" => {

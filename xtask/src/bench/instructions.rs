@@ -15,7 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use xtask::results::{Cell, StudyResult};
 
-use super::jobs::{self, FORMATS, Format};
+use super::jobs::{self, Format, TRACES};
 use crate::{process, tools};
 
 pub const ID: &str = "bench-instructions";
@@ -93,7 +93,7 @@ pub fn measure() -> Result<(BTreeMap<String, u64>, StudyResult)> {
     let title = "instructions of small jobs in user space";
     let mut result = StudyResult::begin(ID, title, command, &["job", INSTRUCTIONS, "for each byte"])?;
     let mut counts = BTreeMap::new();
-    let reads = FORMATS.map(|format| ("read", format));
+    let reads = TRACES.map(|format| ("read", format));
     for (step, format) in reads.into_iter().chain([("report", Format::Blktrace)]) {
         let files = format.input(INPUT_BYTES)?;
         let bytes = files.iter().map(|path| Ok(fs::metadata(path)?.len())).sum::<Result<u64>>()?;

@@ -23,16 +23,26 @@ pub enum Format {
     Blktrace,
     /// A text, of which this sample of the repository is repeated with later times.
     Text { name: &'static str, sample: &'static str },
+    /// A table with one line per request, exported from a generated block trace.
+    Csv,
+    /// A recording of fonio, imported from a generated block trace.
+    Recording,
 }
 
-/// The formats, in the order of tables.
-pub const FORMATS: [Format; 5] = [
+/// The formats of other tools of which inputs are made without a program of fonio, in the order of tables.
+pub const TRACES: [Format; 5] = [
     Format::Blktrace,
     Format::Text { name: "blkparse", sample: "takeoverjp-sample.blkparse.txt" },
     Format::Text { name: "ftrace", sample: "ftrace-6.18.txt" },
     Format::Text { name: "perf-script", sample: "perf-6.1.script.txt" },
     Format::Text { name: "biosnoop", sample: "biosnoop.txt" },
 ];
+/// The formats that the program fonio writes.
+pub const OWN: [Format; 2] = [Format::Csv, Format::Recording];
+
+/// About the size of a request in bytes: a line of fonio's CSV, and a row of the table `requests` in Parquet.
+const LINE_BYTES: u64 = 90;
+const ROW_BYTES: u64 = 27;
 
 impl Format {
     /// Returns the format's name in fonio.
@@ -40,6 +50,16 @@ impl Format {
         match self {
             Format::Blktrace => "blktrace",
             Format::Text { name, .. } => name,
+            Format::Csv => "csv",
+            Format::Recording => "recording (Parquet)",
+        }
+    }
+
+    /// Returns what `wc -l` counts instead, and whose size counts: the files with the requests.
+    pub fn read_by_wc(self, input: &[PathBuf]) -> Vec<PathBuf> {
+        match self {
+            Format::Recording => input.iter().map(|folder| folder.join("requests.parquet")).collect(),
+            _ => input.to_vec(),
         }
     }
 
@@ -64,8 +84,36 @@ impl Format {
                 }
                 Ok(vec![path])
             }
+            Format::Csv => made(bytes, LINE_BYTES, "csv", |fonio| {
+                let mut export = Command::new(fonio);
+                export.args(["export", "--format", "csv"]);
+                export
+            }),
+            Format::Recording => made(bytes, ROW_BYTES, "recording", |fonio| {
+                let mut import = Command::new(fonio);
+                import.arg("import");
+                import
+            }),
         }
     }
+}
+
+/// Makes a file or a folder from a generated block trace with a command of fonio.
+fn made(
+    bytes: u64,
+    request_bytes: u64,
+    name: &str,
+    command: impl FnOnce(&Path) -> Command,
+) -> Result<Vec<PathBuf>> {
+    let path = process::scratch("bench")?.join(format!("made-{bytes}.{name}"));
+    if !path.exists() {
+        let prefix = gen_trace::for_benchmarks(bytes.div_ceil(request_bytes))?;
+        let new = path.with_extension("new");
+        process::remove_folder(&new)?;
+        process::run(command(&process::build_fonio()?).arg("--output").arg(&new).arg(prefix))?;
+        fs::rename(&new, &path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    Ok(vec![path])
 }
 
 /// Builds the program that runs jobs, and returns its path.

@@ -105,6 +105,13 @@ pub const DEMO: &[Tool] = &[
 pub const BENCH: &[Tool] =
     &[("blkparse", "blktrace", "the comparison"), ("fio", "fio", "the recorder's overhead")];
 
+/// Tools that record requests, for the comparison with fonio.
+pub const RECORDERS: &[Tool] = &[
+    ("perf", "linux-perf", "the comparison"),
+    ("trace-cmd", "trace-cmd", "the comparison"),
+    ("bpftrace", "bpftrace", "the comparison"),
+];
+
 /// Programs needed to count instructions.
 pub const COUNT: &[Tool] = &[("valgrind", "valgrind", "counting instructions")];
 

@@ -11,6 +11,8 @@ mod kernel;
 mod probes;
 mod programs;
 mod readers;
+mod recorded_job;
+mod recorders;
 mod report;
 mod results;
 mod start;
@@ -57,6 +59,8 @@ enum Benchmark {
         #[arg(long, value_name = "S", default_value_t = 4)]
         seconds: u64,
     },
+    /// The cost of recording beside perf, trace-cmd and bpftrace (root, fio).
+    Recorders(recorders::Arguments),
     /// Compare the cost of recording with another build (root, fio).
     Probes(probes::Arguments),
     /// The cost of recording which threads are blocked (root, fio).
@@ -108,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(Benchmark::Instructions(ref arguments)) => instructions::run(arguments),
         Some(Benchmark::Start(ref arguments)) => start::run(arguments).map(drop),
         Some(Benchmark::Against(ref arguments)) => against::run(arguments),
+        Some(Benchmark::Recorders(ref arguments)) => recorders::run(arguments),
         Some(Benchmark::Probes(ref arguments)) => probes::run(arguments),
         Some(Benchmark::Fleet(ref arguments)) => fleet::run(arguments),
         Some(Benchmark::Watch(ref arguments)) => watch::run(arguments),

@@ -219,6 +219,22 @@ pub struct TimesFigures {
 }
 
 impl TimesFigures {
+    /// Returns the sum of parts; `None` if there are none.
+    pub(crate) fn sum(name: &str, parts: &[TimesFigures]) -> Option<TimesFigures> {
+        let sum = parts.iter().cloned().reduce(|sum, part| TimesFigures {
+            count: sum.count + part.count,
+            thread_s: sum.thread_s + part.thread_s,
+            user_s: sum.user_s + part.user_s,
+            system_s: sum.system_s + part.system_s,
+            queued_s: sum.queued_s + part.queued_s,
+            network_s: sum.network_s + part.network_s,
+            paused_s: sum.paused_s + part.paused_s,
+            blocked_s: sum.blocked_s + part.blocked_s,
+            ..sum
+        })?;
+        Some(TimesFigures { name: name.to_owned(), ..sum })
+    }
+
     fn of(name: &str, times: &ThreadTimes) -> TimesFigures {
         let seconds = |ns: u64| ns as f64 / 1e9;
         TimesFigures {

@@ -119,6 +119,7 @@ pub const COUNT: &[Tool] = &[("valgrind", "valgrind", "counting instructions")];
 pub const FUSE: &[Tool] = &[
     ("bindfs", "bindfs", "the comparison"),
     ("fusermount3", "fuse3", "mounting as a user"),
+    ("git", "git", "the status of a repository"),
     ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 

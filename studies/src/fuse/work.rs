@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+
+use crate::process;
 
 const MIB: u64 = 1 << 20;
 
@@ -35,9 +38,19 @@ pub const WORKS: &[Work] = &[
     Work { name: "write 4 x 32 MiB interleaved", prepare: clear, run: interleave },
     Work { name: "create 10,000", prepare: clear, run: create },
     Work { name: "stat 10,000", prepare: nothing, run: stat },
+    Work { name: "stat 10,000, names dropped", prepare: drop_names, run: stat },
     Work { name: "list 10,000, ten times", prepare: nothing, run: list },
     Work { name: "unlink 10,000", prepare: nothing, run: unlink },
+    Work { name: "unpack 2,000 files", prepare: make_archive, run: unpack },
+    Work { name: "git status of 50,000 files", prepare: make_repository, run: git_status },
 ];
+
+/// The files of the archive, and their largest size. Their sizes are those of source files: most are small.
+const ARCHIVE_FILES: u64 = 2000;
+const ARCHIVE_FILE_MAX: u64 = 64 << 10;
+/// The files of the repository, and the files of one of its folders.
+const REPOSITORY_FILES: u64 = 50_000;
+const FOLDER_FILES: u64 = 100;
 
 fn nothing(_dir: &Path, _scale: u64) -> Result<()> {
     Ok(())
@@ -45,9 +58,72 @@ fn nothing(_dir: &Path, _scale: u64) -> Result<()> {
 
 fn clear(dir: &Path, _scale: u64) -> Result<()> {
     for entry in std::fs::read_dir(dir)? {
-        std::fs::remove_file(entry?.path())?;
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
+}
+
+/// Makes the kernel drop the names and inodes that it can drop. Those of a tmpfs stay.
+fn drop_names(_dir: &Path, _scale: u64) -> Result<()> {
+    std::fs::write("/proc/sys/vm/drop_caches", "2").context("cannot drop the kernel's caches")
+}
+
+fn archive(scale: u64) -> Result<PathBuf> {
+    Ok(process::scratch("bench-fuse")?.join(format!("tree-{scale}.tar")))
+}
+
+/// Makes an archive like that of a source tree, outside of the directory.
+fn make_archive(dir: &Path, scale: u64) -> Result<()> {
+    clear(dir, scale)?;
+    let archive = archive(scale)?;
+    if archive.exists() {
+        return Ok(());
+    }
+    let tree = tempfile::tempdir()?;
+    for number in 0..ARCHIVE_FILES / scale {
+        let folder = tree.path().join((number / FOLDER_FILES).to_string());
+        std::fs::create_dir_all(&folder)?;
+        // The square of a uniform number is small more often than large.
+        let part = place(number, 4096 << 10) / 4096;
+        let bytes = (part * part * ARCHIVE_FILE_MAX) >> 20;
+        std::fs::write(folder.join(number.to_string()), vec![b'a' + (number % 26) as u8; bytes as usize])?;
+    }
+    process::run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(tree.path()).arg("."))
+}
+
+fn unpack(dir: &Path, scale: u64) -> Result<()> {
+    process::run(Command::new("tar").arg("-xf").arg(archive(scale)?).arg("-C").arg(dir))
+}
+
+fn git(dir: &Path, words: &[&str]) -> Result<()> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(dir).args(["-c", "user.name=fonio", "-c", "user.email=fonio", "-c", "gc.auto=0"]);
+    // The repository belongs to another user if the mount shows one.
+    process::output(git.args(["-c", "safe.directory=*"]).args(words)).map(drop)
+}
+
+fn make_repository(dir: &Path, scale: u64) -> Result<()> {
+    clear(dir, scale)?;
+    for number in 0..REPOSITORY_FILES / scale {
+        let folder = dir.join((number / FOLDER_FILES).to_string());
+        std::fs::create_dir_all(&folder)?;
+        // Equal files are one object.
+        std::fs::write(folder.join(number.to_string()), "a line\n")?;
+    }
+    git(dir, &["init", "--quiet"])?;
+    git(dir, &["add", "--all"])?;
+    git(dir, &["commit", "--quiet", "--message", "all"])?;
+    // The first status looks at files that are as new as the index, and writes the index.
+    git(dir, &["status", "--porcelain"])
+}
+
+fn git_status(dir: &Path, _scale: u64) -> Result<()> {
+    git(dir, &["status", "--porcelain"])
 }
 
 fn stream(dir: &Path, name: &str, bytes: u64, record: usize) -> Result<()> {

@@ -15,6 +15,7 @@ mod recorded_job;
 mod recorders;
 mod report;
 mod results;
+mod slow;
 mod start;
 mod sync_policy;
 mod watch;

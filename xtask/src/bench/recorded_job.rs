@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +13,7 @@ use fonio_core::statistics::student;
 use fonio_core::statistics::welch::Interval;
 
 use super::kernel::{self, LoopDevice};
+use super::slow::confined;
 use crate::process;
 
 /// Probability that a true ratio lies outside its interval.
@@ -106,7 +107,7 @@ impl Job<'_> {
         let before = (cpu()?, of("run_cnt"), of("run_time_ns"));
         let out = self.dir.join("fio.json");
         let bytes = self.requests * 4096;
-        let mut fio = self.confined(Path::new("fio"));
+        let mut fio = confined(Path::new("fio"), self.groups);
         fio.args([
             "--name=probes",
             "--rw=randwrite",
@@ -146,17 +147,6 @@ impl Job<'_> {
             ..run
         })
     }
-
-    /// Returns a command that runs in the control groups of the job, and ends with this process.
-    fn confined(&self, program: &Path) -> Command {
-        if self.groups.is_empty() {
-            return process::bound_to_this(program);
-        }
-        let mut command = process::bound_to_this(Path::new("sh"));
-        let joins = self.groups.iter().map(|group| format!("echo $$ > '{}' && ", group.display()));
-        command.arg("-c").arg(format!("{}exec \"$0\" \"$@\"", joins.collect::<String>())).arg(program);
-        command
-    }
 }
 
 /// A running tool. Dropping this value ends it.
@@ -172,20 +162,20 @@ impl Recorder {
             ["block:block_rq_issue", "block:block_rq_complete", "sched:sched_switch", "sched:sched_waking"];
         let mut command = match tool {
             Tool::Fonio(fonio) => {
-                let mut command = job.confined(fonio);
+                let mut command = confined(fonio, job.groups);
                 command.args(["record", "--overwrite", "--for", "10min", "--device", &job.device.0]);
                 command.arg("--output").arg(&out);
                 command
             }
             Tool::Perf => {
-                let mut command = job.confined(Path::new("perf"));
+                let mut command = confined(Path::new("perf"), job.groups);
                 command.args(["record", "-q", "-a"]);
                 command.args(EVENTS.iter().flat_map(|event| ["-e", event]));
                 command.arg("-o").arg(out.with_extension("data"));
                 command
             }
             Tool::TraceCmd => {
-                let mut command = job.confined(Path::new("trace-cmd"));
+                let mut command = confined(Path::new("trace-cmd"), job.groups);
                 // Without -d, it sets the function tracer, which not every kernel has.
                 command.args(["record", "-B", INSTANCE, "-d"]);
                 command.args(EVENTS.iter().flat_map(|event| ["-e", event]));
@@ -193,7 +183,7 @@ impl Recorder {
                 command
             }
             Tool::Biosnoop => {
-                let mut command = job.confined(Path::new("bpftrace"));
+                let mut command = confined(Path::new("bpftrace"), job.groups);
                 command.args(["-e", BIOSNOOP]);
                 command
             }

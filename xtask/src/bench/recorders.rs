@@ -3,18 +3,14 @@
 //! Each round runs the job alone and with each tool, in rotating order. The second part limits the job and the tool to the
 //! share of a processor that is as fast as a Raspberry Pi Zero.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use fonio_core::statistics::welch::Interval;
-use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
 use super::kernel::{LoopDevice, Statistics};
 use super::recorded_job::{Job, Run, Tool, ratio};
+use super::slow::{SLOW, Slow};
 use crate::{process, tools};
 
 /// The number of rounds in a complete measurement.
@@ -27,10 +23,6 @@ const SLOW_REQUESTS: u64 = 3000;
 /// Aims: the job may take this share longer; the recorder may use this share of the slow processor.
 const LONGER_MAX: f64 = 0.05;
 const SLOW_MAX: f64 = 0.01;
-/// The machine whose share of a processor the second part uses.
-const SLOW: &str = "pi-zero";
-/// The time for which the job and the tool run in each period, in microseconds.
-const QUOTA_US: f64 = 1000.0;
 
 /// The options of `cargo xtask bench recorders`.
 #[derive(Args)]
@@ -85,13 +77,13 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<()> {
     let fast = Part { rounds, what: "no pauses", of: |run| run.seconds };
     let told = fast.measure(&job, &tools, 1.0, &mut result)?;
 
-    let share = share(&fonio, &dir)?;
-    let slow = Slow::make(share)?;
+    let slow = Slow::make(&fonio, &dir)?;
+    let share = slow.share;
     let options = [format!("--rate_iops={SLOW_RATE}")];
     let what = format!("{SLOW_RATE} requests a second on {share:.2} of a processor");
     let part = Part { rounds, what: &what, of: |run| run.job_s };
     let job =
-        Job { device: &device, dir: &dir, requests: SLOW_REQUESTS, options: &options, groups: &slow.groups };
+        Job { device: &device, dir: &dir, requests: SLOW_REQUESTS, options: &options, groups: slow.groups() };
     let told_slow = part.measure(&job, &tools, share, &mut result)?;
     result.remark = format!(
         "Job without pauses: its run time with `fonio record` against alone is {told} (aim: {:.0} % longer at most). On a processor \
@@ -176,62 +168,6 @@ fn verdict(more: Interval) -> String {
         max if more.high <= max => format!("at most {aim:.0} % longer"),
         max if more.low > max => format!("more than {aim:.0} % longer"),
         _ => format!("not resolved, because the interval contains {aim:.0} %"),
-    }
-}
-
-/// Returns the share of a processor of this machine that is as fast as the slow machine. fonio measures it, and fails if other
-/// programs use the processors.
-fn share(fonio: &Path, dir: &Path) -> Result<f64> {
-    let out = dir.join("share");
-    process::remove_folder(&out)?;
-    let mut launch = Command::new(fonio);
-    launch.args(["launch", "--cpu", SLOW, "--runs", "1", "--on"]).arg(dir).arg("--output").arg(&out);
-    process::output(launch.args(["--", "true"]))?;
-    let path = out.join("summary.json");
-    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let summary: Value = serde_json::from_slice(&text)?;
-    summary["cpu_share"].as_f64().with_context(|| format!("{} has no share of a processor", path.display()))
-}
-
-/// Control groups with a share of a processor. Dropping this value removes them.
-struct Slow {
-    folder: PathBuf,
-    /// The file to which a process writes its id to join.
-    groups: Vec<PathBuf>,
-}
-
-impl Slow {
-    fn make(share: f64) -> Result<Slow> {
-        let period_us = (QUOTA_US / share).round();
-        let root = Path::new("/sys/fs/cgroup");
-        let own = Path::new("cpu").join("fonio-bench");
-        let is_unified = root.join("cgroup.controllers").exists();
-        let folder = if is_unified { root.join("fonio-bench") } else { root.join(own) };
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let slow = Slow { groups: vec![folder.join("cgroup.procs")], folder };
-        let set = |name: &str, value: String| {
-            let path = slow.folder.join(name);
-            fs::write(&path, value).with_context(|| format!("cannot write {}", path.display()))
-        };
-        if is_unified {
-            set("cpu.max", format!("{QUOTA_US} {period_us}"))?;
-        } else {
-            set("cpu.cfs_period_us", format!("{period_us}"))?;
-            set("cpu.cfs_quota_us", format!("{QUOTA_US}"))?;
-        }
-        Ok(slow)
-    }
-}
-
-impl Drop for Slow {
-    fn drop(&mut self) {
-        // A process that just ended can still be in the group.
-        for _ in 0..50 {
-            if fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use xtask::results::{Cell, StudyResult};
 
+use super::slow::{SLOW, Slow, confined};
 use crate::{gen_trace, process, tools};
 
 pub const ID: &str = "bench-start";
@@ -55,20 +56,39 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<StudyResult> {
     let title = "the time that short commands take, and the sizes of the programs";
     let mut result = StudyResult::begin(ID, title, &command, &columns)?;
     result.rounds = Some(rounds);
-    let mut measured = vec![Vec::new(); commands.len()];
+    let slow = if process::is_root() {
+        Slow::make(&fonio, &process::scratch("bench")?)
+    } else {
+        Err(anyhow!("only root can limit the share of a processor"))
+    };
+    let slow = slow
+        .inspect_err(|error| result.remark = format!("Not measured on a slow processor: {error:#}."))
+        .ok();
+    let mut rows: Vec<(String, &[PathBuf], &[PathBuf])> =
+        commands.iter().map(|(name, words)| ((*name).to_owned(), words.as_slice(), &[][..])).collect();
+    if let Some(slow) = &slow {
+        rows.extend(commands.iter().map(|(name, words)| {
+            (format!("{name}, on {:.2} of a processor", slow.share), words.as_slice(), slow.groups())
+        }));
+        result.remark = format!(
+            "{:.2} of a processor of this machine is as fast as the processor of a {SLOW} (`fonio run --cpu {SLOW}`).",
+            slow.share
+        );
+    }
+    let mut measured = vec![Vec::new(); rows.len()];
     for _ in 0..rounds {
-        for ((_, words), results) in commands.iter().zip(&mut measured) {
-            results.push(process::measure(Command::new(&fonio).args(words))?);
+        for ((_, words, groups), results) in rows.iter().zip(&mut measured) {
+            results.push(process::measure(confined(&fonio, groups).args(*words))?);
         }
     }
-    for ((name, _), results) in commands.iter().zip(&measured) {
+    for ((name, ..), results) in rows.iter().zip(&measured) {
         let cells = vec![
             Cell::rounds(results.iter().map(|usage| 1e3 * usage.wall.as_secs_f64()), "ms", 1),
             Cell::rounds(results.iter().map(|usage| 1e3 * usage.cpu.as_secs_f64()), "ms", 1),
             Cell::rounds(results.iter().map(|usage| usage.peak_bytes as f64 / f64::from(1 << 20)), "MiB", 0),
             "".into(),
         ];
-        result.row(*name, cells);
+        result.row(name.as_str(), cells);
     }
     for (name, path) in
         [("the program `fonio`, stripped", fonio), ("`fonio-recorder` for phones, stripped", recorder)]

@@ -82,7 +82,9 @@ impl OwnFigures {
         }
         recording.replay(&mut process, Tables::NONE.with(Table::Requests))?;
         let options = FilterOptions { tids: process.tids.into_iter().collect(), ..FilterOptions::default() };
-        let analyser = Analyser::new(AnalysisOptions::default());
+        // The analysis must know that requests are missing: a thread can wait behind the requests of others.
+        let known = AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() };
+        let analyser = Analyser::new(known);
         let mut filter = Filter::new(options, analyser).expect("a filter by thread IDs is valid");
         recording.replay(&mut filter, Tables::ALL)?;
         let analysis = filter.into_inner().finish(recording.meta());
@@ -263,4 +265,78 @@ impl BackgroundWorker {
 fn defined_per_min(workload: &Workload, pace: f64) -> Option<(f64, f64)> {
     let rates = workload.rates().filter(|_| pace > 0.0)? * (1.0 / pace);
     Some((rates.transactions_per_min, rates.file_bytes_per_min))
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{
+        BlockedIn, ByteCount, DeviceId, Meta, Sector, Timestamp, Wait, WaitReason, meta::SHOWS_BLOCKED,
+    };
+    use fonio_recording::{Writer, WriterOptions};
+
+    use super::*;
+
+    const DEVICE: DeviceId = DeviceId(8 << 20);
+
+    fn ms(number: u64) -> Timestamp {
+        Timestamp(number * 1_000_000)
+    }
+
+    /// A request of a thread in flight from one millisecond to another.
+    fn request(id: u64, tid: u32, (from, until): (u64, u64)) -> Request {
+        Request {
+            request_id: id,
+            sector: Some(Sector(id * 8)),
+            queued: Some(ms(from)),
+            issued: Some(ms(from)),
+            completed: Some(ms(until)),
+            tid: Some(tid),
+            ..Request::new(DEVICE, Op::Write, ByteCount(4096))
+        }
+    }
+
+    fn wait(tid: u32, (from, until): (u64, u64), waker: Option<u32>) -> Wait {
+        Wait {
+            tid,
+            began: ms(from),
+            ended: Some(ms(until)),
+            reason: WaitReason::Storage,
+            request_id: None,
+            waker_tid: waker,
+            blocked_in: Some(BlockedIn::Fsync),
+            file_id: None,
+            io_wait: None,
+            function: None,
+        }
+    }
+
+    /// A wait for the journal, which other threads write, counts for the program that waits.
+    #[test]
+    fn waits_behind_the_requests_of_others_count() {
+        const LAUNCHER: u32 = 10;
+        const JOURNAL: u32 = 30;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("recording");
+        let mut writer = Writer::create(&path, WriterOptions::default()).expect("it begins");
+        for (tid, comm, parent_pid) in [(LAUNCHER, "launcher", 1), (20, "installer", 1), (JOURNAL, "jbd2", 2)]
+        {
+            let (pid, comm, parent_pid) = (Some(tid), Some(comm.to_owned()), Some(parent_pid));
+            let thread = Thread { tid, pid, comm, parent_pid, ..Thread::default() };
+            writer.thread(&thread).expect("it is written");
+        }
+        for row in [wait(LAUNCHER, (10, 15), None), wait(LAUNCHER, (20, 40), Some(JOURNAL))] {
+            writer.wait(&row).expect("it is written");
+        }
+        for row in [request(1, LAUNCHER, (9, 15)), request(2, 20, (16, 50)), request(3, JOURNAL, (19, 40))] {
+            writer.request(&row).expect("it is written");
+        }
+        let mut meta = Meta { watched: vec![DEVICE], ..Meta::default() };
+        (meta.began, meta.ended) = (Some(ms(0)), Some(ms(60)));
+        meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+        writer.finish(meta).expect("it is complete");
+
+        let own = OwnFigures::of(&path, LAUNCHER).expect("it is read");
+        assert_eq!((own.requests, own.write_bytes), (1, 4096));
+        assert_eq!(own.blocked_s.map(|s| (s * 1e3).round()), Some(25.0));
+    }
 }

@@ -195,7 +195,6 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
                 if scheduler == "none" && load.is_replayed { &[] } else { &["--scheduler", "noop"] };
             let replay = replay(&fonio, &recording, models)?;
             kernel.read_s.push(of_thread(load.thread, &replay["recorded"])?);
-            kernel.blocked_s.push(number(&run["own"]["blocked_s"])?);
             kernel.launches_s.push(number(&run["phases_s"][load.launches])?);
             if let Some(span) = load.span {
                 kernel.spans_s.push(number(&run["spans_s"][span])?);
@@ -205,6 +204,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
             let beside = &run["beside"];
             kernel.written_per_s.push(number(&beside["file_bytes"])? / number(&beside["ran_s"])?);
             let report = asked::report(&fonio, &recording)?;
+            kernel.blocked_s.push(blocked(load.thread, &report["analysis"]["blocked"])?);
             let cpu = &report["analysis"]["machine"]["cpu"];
             kernel.iowait_ticks.push(number(&cpu["iowait_ticks"])?);
             kernel.active_share.push(number(&cpu["active_share"])?);
@@ -248,6 +248,13 @@ fn of_thread(name: &str, programs: &Value) -> Result<f64> {
         .find(|of| of["name"] == name)
         .with_context(|| format!("the recording has no reads of {name}"))?;
     Ok(number(&of["reads"]["sum_s"])? / number(&of["reads"]["count"])?)
+}
+
+/// Returns for how many seconds a program was blocked on storage. A program without a wait is not listed.
+fn blocked(name: &str, analysed: &Value) -> Result<f64> {
+    let programs = analysed["programs"].as_array().context("the recording has no waits")?;
+    let of = programs.iter().filter(|of| of["name"] == name);
+    of.map(|of| Ok(number(&of["time_ns"])? / 1e9)).sum()
 }
 
 fn parts(times: Value) -> Result<Vec<TimesFigures>> {
@@ -353,5 +360,12 @@ mod tests {
         ]);
         assert_eq!(of_thread("launcher", &programs).expect("it is there"), 0.5);
         of_thread("launcher", &serde_json::json!([])).expect_err("nobody reads");
+        let analysed = serde_json::json!({ "programs": [
+            { "name": "installer", "time_ns": 9e9 },
+            { "name": "launcher", "time_ns": 25e8 },
+        ] });
+        assert_eq!(blocked("launcher", &analysed).expect("it waited"), 2.5);
+        assert_eq!(blocked("ui", &analysed).expect("it did not wait"), 0.0);
+        blocked("ui", &Value::Null).expect_err("there are no waits");
     }
 }

@@ -34,7 +34,7 @@ pub fn all() -> Result<()> {
         instructions::measure()?.1,
         readers::run(&readers::Arguments { megabytes: 20, rounds: 3 })?,
         report::run(&report::Arguments { ios: 500_000, runs: 3 })?,
-        start::run(&start::Arguments { rounds: 3 })?,
+        start::run(&start::Arguments { rounds: 3, share: None })?,
         programs::DEVICES.run(&[("rounds", 1, 3)])?,
     ];
     sync_policy::run()?;

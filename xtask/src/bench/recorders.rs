@@ -10,7 +10,7 @@ use xtask::results::{Cell, StudyResult};
 
 use super::kernel::{LoopDevice, Statistics};
 use super::recorded_job::{Job, Run, Tool, ratio};
-use super::slow::{SLOW, Slow};
+use super::slow::{SLOW, Slow, parse_share};
 use crate::{process, tools};
 
 /// The number of rounds in a complete measurement.
@@ -30,10 +30,14 @@ pub struct Arguments {
     /// Number of times to run the job with each tool and alone.
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(2..))]
     rounds: u64,
+    /// The share of a processor that is as fast as a Raspberry Pi Zero. Without this option, fonio measures it, which fails
+    /// if other programs or other machines on the same host use the processors.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    share: Option<f64>,
 }
 
 /// Runs the job alone and with each tool, in turn.
-pub fn run(&Arguments { rounds }: &Arguments) -> Result<()> {
+pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<()> {
     ensure!(process::is_root(), "only root can record");
     tools::ensure(&[tools::BUILD, tools::BENCH, tools::RECORDERS])?;
     process::outlive_signals()?;
@@ -41,7 +45,7 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<()> {
     let dir = process::scratch("bench")?;
     let device = LoopDevice::over(&dir)?;
     // First, because nothing else runs yet.
-    let slow = Slow::make(&fonio, &dir);
+    let slow = Slow::make(share, &fonio, &dir);
     let mut tools = vec![
         ("alone", None),
         ("`fonio record`", Some(Tool::Fonio(&fonio))),
@@ -61,7 +65,8 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<()> {
             _ => tools.push((name, tool)),
         }
     }
-    let command = format!("cargo xtask bench recorders --rounds {rounds}");
+    let given = share.map(|share| format!(" --share {share}")).unwrap_or_default();
+    let command = format!("cargo xtask bench recorders --rounds {rounds}{given}");
     let columns = [
         "",
         "requests a second",

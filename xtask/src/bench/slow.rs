@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::process;
@@ -23,11 +23,20 @@ fn share(fonio: &Path, dir: &Path) -> Result<f64> {
     process::remove_folder(&out)?;
     let mut launch = Command::new(fonio);
     launch.args(["launch", "--cpu", SLOW, "--runs", "1", "--on"]).arg(dir).arg("--output").arg(&out);
-    process::output(launch.args(["--", "true"]))?;
+    launch.args(["--", "true"]);
+    let ended = launch.output().with_context(|| format!("cannot start {}", fonio.display()))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "{}", said.trim().lines().last().unwrap_or("fonio failed"));
     let path = out.join("summary.json");
     let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let summary: Value = serde_json::from_slice(&text)?;
     summary["cpu_share"].as_f64().with_context(|| format!("{} has no share of a processor", path.display()))
+}
+
+/// Parses the share of a processor on the command line.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.01..=1.0).contains(share));
+    share.ok_or_else(|| "use a share of a processor from 0.01 to 1".to_owned())
 }
 
 /// A control group with a share of a processor. Dropping this value removes it.
@@ -40,9 +49,9 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// Makes the group with the share that `fonio` measures. `dir` is a folder for its results.
-    pub fn make(fonio: &Path, dir: &Path) -> Result<Slow> {
-        let mut measured = share(fonio, dir);
+    /// Makes the group with `given`, or else the share that `fonio` measures. `dir` is a folder for its results.
+    pub fn make(given: Option<f64>, fonio: &Path, dir: &Path) -> Result<Slow> {
+        let mut measured = given.map_or_else(|| share(fonio, dir), Ok);
         for _ in 1..TRIES {
             if measured.is_ok() {
                 break;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use xtask::results::{Cell, StudyResult};
 
-use super::slow::{SLOW, Slow, confined};
+use super::slow::{SLOW, Slow, confined, parse_share};
 use crate::{gen_trace, process, tools};
 
 pub const ID: &str = "bench-start";
@@ -23,10 +23,14 @@ pub struct Arguments {
     /// Number of times to run each command.
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
+    /// The share of a processor that is as fast as a Raspberry Pi Zero. Without this option, fonio measures it, which fails
+    /// if other programs or other machines on the same host use the processors.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub share: Option<f64>,
 }
 
 /// Runs each command once in each round.
-pub fn run(&Arguments { rounds }: &Arguments) -> Result<StudyResult> {
+pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<StudyResult> {
     tools::ensure(&[tools::BUILD])?;
     let fonio = process::build_fonio()?;
     process::run(process::cargo().args([
@@ -51,13 +55,14 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<StudyResult> {
         ("`fonio report` of a recording with 1,000 requests", report),
         ("`fonio`, which samples for a second", words(&[])),
     ];
-    let command = format!("cargo xtask bench start --rounds {rounds}");
+    let given = share.map(|share| format!(" --share {share}")).unwrap_or_default();
+    let command = format!("cargo xtask bench start --rounds {rounds}{given}");
     let columns = ["", "elapsed", "CPU", "peak memory", "size"];
     let title = "the time that short commands take, and the sizes of the programs";
     let mut result = StudyResult::begin(ID, title, &command, &columns)?;
     result.rounds = Some(rounds);
     let slow = if process::is_root() {
-        Slow::make(&fonio, &process::scratch("bench")?)
+        Slow::make(share, &fonio, &process::scratch("bench")?)
     } else {
         Err(anyhow!("only root can limit the share of a processor"))
     };
@@ -70,8 +75,9 @@ pub fn run(&Arguments { rounds }: &Arguments) -> Result<StudyResult> {
         rows.extend(commands.iter().map(|(name, words)| {
             (format!("{name}, on {:.2} of a processor", slow.share), words.as_slice(), slow.groups())
         }));
+        let origin = if share.is_some() { "as given" } else { "as `fonio run --cpu` measures" };
         result.remark = format!(
-            "{:.2} of a processor of this machine is as fast as the processor of a {SLOW} (`fonio run --cpu {SLOW}`).",
+            "{:.2} of a processor of this machine is as fast as the processor of a {SLOW} ({origin}).",
             slow.share
         );
     }

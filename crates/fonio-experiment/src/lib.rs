@@ -37,6 +37,7 @@ mod series;
 mod setup;
 mod task;
 mod test_bed;
+mod thread_times;
 mod work;
 mod worker;
 

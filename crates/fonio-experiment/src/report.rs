@@ -15,7 +15,8 @@ use crate::held::Held;
 use crate::matrix::SEPARATOR;
 use crate::proof::transactions::Joinable;
 use crate::rounds::{KNOWN_WITHIN, ROUNDS_MAX, RunTimes, Timed};
-use crate::series::{ResponseFigures, RunFigures, Series, TimesFigures, VariationResult};
+use crate::series::{ResponseFigures, RunFigures, Series, VariationResult};
+use crate::thread_times;
 
 /// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
 /// of `explained` come after the sections on the series.
@@ -334,7 +335,7 @@ fn section(series: &Series) -> Section {
         tables: std::iter::once(table(series))
             .chain(steps(series))
             .chain(responses(series))
-            .chain(thread_times(series))
+            .chain(thread_times::table(series, &labels(series)))
             .chain(background(series))
             .collect(),
         notes,
@@ -502,68 +503,6 @@ fn responses(series: &Series) -> Option<Table> {
                 "The time that 99 % of a run's answers do not exceed: mean, smallest and largest.",
             ),
             Column::noted("Longest", "The longest answer of all runs."),
-        ],
-        rows,
-        ..Table::default()
-    })
-}
-
-/// A table with more marks than this shows only the phases.
-const MARKS_SHOWN: usize = 8;
-/// A table with more rows than this shows one row for each setup, the sum of its phases.
-const PARTS_SHOWN: usize = 24;
-/// The name of the sum of all phases.
-const ALL_PHASES: &str = "all";
-
-/// Returns the parts of a run that the table shows.
-fn shown_parts(run: &RunFigures, setups: usize) -> Vec<TimesFigures> {
-    let spans = if run.span_times.len() > MARKS_SHOWN { &[] } else { run.span_times.as_slice() };
-    if setups * (run.phase_times.len() + spans.len()) <= PARTS_SHOWN {
-        return run.phase_times.iter().chain(spans).cloned().collect();
-    }
-    TimesFigures::sum(ALL_PHASES, &run.phase_times).into_iter().collect()
-}
-
-/// Returns a table of where the time of a workload's threads went; `None` for an app, and if the kernel did not say.
-fn thread_times(series: &Series) -> Option<Table> {
-    let mut rows = Vec::new();
-    for (variation, label) in series.variations.iter().zip(labels(series)) {
-        let runs: Vec<Vec<TimesFigures>> =
-            variation.runs.iter().map(|run| shown_parts(run, series.variations.len())).collect();
-        // All runs of a setup have the same parts.
-        for (at, TimesFigures { name, .. }) in runs.first()?.iter().enumerate() {
-            let mean_of = |value: fn(&TimesFigures) -> f64| {
-                let values: Option<Vec<f64>> = runs.iter().map(|parts| parts.get(at).map(value)).collect();
-                Cell::known(values.and_then(|values| mean(&values)), Unit::S)
-            };
-            rows.push(vec![
-                Cell::Name(label.to_owned()),
-                Cell::Name(name.clone()),
-                mean_of(|times| times.thread_s),
-                mean_of(|times| times.user_s),
-                mean_of(|times| times.system_s),
-                mean_of(|times| times.queued_s),
-                mean_of(|times| times.blocked_s),
-                mean_of(|times| times.network_s),
-                mean_of(|times| times.paused_s),
-            ]);
-        }
-    }
-    (!rows.is_empty()).then(|| Table {
-        caption: "Where the time of the threads went".into(),
-        columns: vec![
-            Column::new("Setup"),
-            Column::noted("Part", "A phase of the workload with all its threads, or all spans with a mark."),
-            Column::noted("Time", "Summed over the threads or spans; mean of the runs, as in all columns."),
-            Column::noted("User", "Processor time in user mode."),
-            Column::noted("System", "Processor time in the kernel."),
-            Column::noted("Queued", "The threads could run, and waited for a processor."),
-            Column::noted(
-                "Blocked",
-                "The threads slept for storage, or for a lock that another thread held.",
-            ),
-            Column::noted("Network", "The threads slept in HTTP requests.").or_drop(),
-            Column::noted("Pauses", "The threads slept in pauses that the workload defines.").or_drop(),
         ],
         rows,
         ..Table::default()
@@ -910,53 +849,6 @@ mod tests {
         };
         assert_eq!(fact_of(10.2), "First run 10 s (the figures below are of this run)");
         assert_eq!(fact_of(11.0), "Recorded 11 s (the first run, which took 10 s, and the time around it)");
-    }
-
-    /// Gives each run two phases and a mark. The times of later runs are longer.
-    fn with_times(mut result: VariationResult) -> VariationResult {
-        for (at, run) in result.runs.iter_mut().enumerate() {
-            let part = |name: &str, thread_s: f64| TimesFigures {
-                name: name.to_owned(),
-                count: 1,
-                thread_s: thread_s + at as f64,
-                user_s: 0.25 * thread_s,
-                system_s: 0.125 * thread_s,
-                queued_s: 0.0,
-                network_s: 0.5 * thread_s,
-                paused_s: 0.0,
-                blocked_s: 0.125 * thread_s + at as f64,
-            };
-            run.phase_times = vec![part("open", 1.0), part("use", 2.0)];
-            run.span_times = vec![part("page", 0.5)];
-        }
-        result
-    }
-
-    #[test]
-    fn the_times_of_threads_are_means_of_the_runs() {
-        let rows = |setups: usize| {
-            let all: Vec<VariationResult> =
-                (0..setups).map(|_| with_times(result("card", true, &BASE))).collect();
-            let table = thread_times(&Series { variations: all, ..series(Vec::new()) });
-            let texts = |row: &Vec<Cell>| row.iter().map(Cell::text).collect::<Vec<_>>().join(" | ");
-            table.map_or_else(Vec::new, |table| table.rows.iter().map(texts).collect())
-        };
-        assert_eq!(
-            rows(1),
-            [
-                "card | open | 2 s | 250 ms | 125 ms | 0 ns | 1.12 s | 500 ms | 0 ns",
-                "card | use | 3 s | 500 ms | 250 ms | 0 ns | 1.25 s | 1 s | 0 ns",
-                "card | page | 1.5 s | 125 ms | 62.5 ms | 0 ns | 1.06 s | 250 ms | 0 ns",
-            ]
-        );
-        // With many setups, the phases of each setup are added up.
-        let many = rows(9);
-        assert_eq!(many.len(), 9);
-        assert!(
-            many[8].ends_with(" | all | 5 s | 750 ms | 375 ms | 0 ns | 2.38 s | 1.5 s | 0 ns"),
-            "{many:?}"
-        );
-        assert!(thread_times(&series(Vec::new())).is_none(), "the runs have no times");
     }
 
     #[test]

@@ -120,8 +120,8 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Adds a row for each tool; the first is no tool. Returns the verdict on the second, which is fonio. `share` is the share
-    /// of a processor that the job and the tool have.
+    /// Measures the job with each tool, and adds a row for each. The first of `tools` is no tool, and the second is fonio.
+    /// `share` is the part of a processor that the job and the tool have. Returns the verdict on fonio.
     fn measure(
         &self,
         job: &Job<'_>,

@@ -66,7 +66,11 @@ impl Header {
     /// Reads a header. Returns `None` if the line is another text, or if a column is missing without which
     /// there are no requests.
     pub fn parse(line: &[u8]) -> Option<Header> {
-        let columns: Option<Vec<Column>> = words(line)
+        // All names begin with a capital letter, which the times at the beginning of other lines do not.
+        if !line.trim_ascii_start().first()?.is_ascii_uppercase() {
+            return None;
+        }
+        let columns: Option<Vec<Column>> = words(line, NAMES.len())
             .into_iter()
             .map(|(begin, end)| {
                 NAMES.iter().find(|(name, _)| *name == &line[begin..end]).map(|(_, column)| *column)
@@ -102,7 +106,7 @@ impl Header {
 
     /// Splits a line into its cells; `None` if it has too few.
     pub fn split<'h, 'l>(&'h self, line: &'l [u8]) -> Option<Cells<'h, 'l>> {
-        let mut found = words(line);
+        let mut found = words(line, self.columns.len() + WORDS_MORE);
         // The program prints an empty disk for a request whose allocation it did not see.
         let is_unknown = found.get(self.comm).is_some_and(|(begin, end)| &line[*begin..*end] == b"?");
         if found.len() + 1 == self.columns.len() && is_unknown {
@@ -127,9 +131,12 @@ impl<'l> Cells<'_, 'l> {
     }
 }
 
-/// Returns the places of the words of a line.
-fn words(line: &[u8]) -> Vec<(usize, usize)> {
-    let mut words = Vec::new();
+/// Number of words of a thread's name for which a line has room without another allocation.
+const WORDS_MORE: usize = 4;
+
+/// Returns the places of the words of a line, which has about `expected` words.
+fn words(line: &[u8], expected: usize) -> Vec<(usize, usize)> {
+    let mut words = Vec::with_capacity(expected);
     let mut begin = None;
     for (at, byte) in line.iter().chain([&b' ']).enumerate() {
         match (byte.is_ascii_whitespace(), begin) {

@@ -314,6 +314,7 @@ fn resolution(latency: &[u8]) -> &'static str {
 /// Reads a message about lost events: `lost 3 events on CPU #1`, or `Possibly lost 3 samples`. The tools
 /// print it to standard error, which can be in the same file.
 pub(crate) fn lost(line: &[u8]) -> Option<LostEvents> {
+    memchr::memmem::find(line, b"lost ")?;
     let line = std::str::from_utf8(line).ok()?.trim();
     let rest = line.strip_prefix("lost ").or_else(|| line.strip_prefix("Possibly lost "))?;
     let (count, rest) = rest.split_once(' ')?;

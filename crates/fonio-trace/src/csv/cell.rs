@@ -10,6 +10,9 @@ const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 /// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, multiplied by `unit`; fractions of
 /// the result are cut off. Returns `None` for any other text, and for results beyond 64 bits.
 pub(crate) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
+    if let Some(whole) = whole(text) {
+        return whole.checked_mul(unit);
+    }
     if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
         let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
         return value.checked_mul(unit);
@@ -42,6 +45,27 @@ pub(crate) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     if digits == 0 {
         return None;
     }
+    scaled_short(mantissa, exponent, unit).or_else(|| scaled(mantissa, exponent, unit))
+}
+
+/// Reads a number of at most 18 digits, as most cells have.
+#[inline]
+fn whole(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(text.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
+}
+
+/// Computes [`scaled`] of numbers that fit into 64 bits, as nearly all do: divisions of 128 bits are much slower.
+fn scaled_short(mantissa: u128, exponent: i32, unit: u64) -> Option<u64> {
+    let value = u64::try_from(mantissa).ok()?.checked_mul(unit)?;
+    let divisor = 10_u64.checked_pow((exponent <= 0).then_some(exponent.unsigned_abs())?)?;
+    Some(value / divisor)
+}
+
+/// Computes `mantissa` × 10^`exponent` × `unit`, without the fraction; `None` if it has more than 64 bits.
+fn scaled(mantissa: u128, exponent: i32, unit: u64) -> Option<u64> {
     let mut value = mantissa.checked_mul(u128::from(unit))?;
     if value == 0 {
         return Some(0);
@@ -160,6 +184,17 @@ mod tests {
         fn nanoseconds_survive_as_seconds(nanos in any::<u64>()) {
             let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
             prop_assert_eq!(decimal(text.as_bytes(), 1_000_000_000), Some(nanos));
+        }
+
+        #[test]
+        fn short_numbers_are_the_same(
+            mantissa in prop_oneof![0..10_000_u128, any::<u64>().prop_map(u128::from), 0..10_u128.pow(26)],
+            exponent in -30..30_i32,
+            unit in prop_oneof![Just(1), Just(512), Just(1000), Just(1_000_000_000), any::<u64>()],
+        ) {
+            if let Some(short) = scaled_short(mantissa, exponent, unit) {
+                prop_assert_eq!(Some(short), scaled(mantissa, exponent, unit));
+            }
         }
     }
 

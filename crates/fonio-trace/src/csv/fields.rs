@@ -56,9 +56,12 @@ impl Splitter {
             }
             Delimiter::Byte(byte) if memchr(b'"', line).is_none() => {
                 let mut begin = 0;
-                while let Some(len) = memchr(byte, &line[begin..]) {
-                    self.ranges.push((begin, begin + len));
-                    begin += len + 1;
+                // Fields have a few bytes, so looking at each byte is faster than a search for each field.
+                for (at, found) in line.iter().enumerate() {
+                    if *found == byte {
+                        self.ranges.push((begin, at));
+                        begin = at + 1;
+                    }
                 }
                 self.ranges.push((begin, line.len()));
                 Fields { text: line, ranges: &self.ranges }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -44,6 +44,10 @@ tracepoint:block:block_rq_complete /@start[args->dev, args->sector]/ {
 END { clear(@start); clear(@comm); clear(@pid); }
 "#;
 
+/// The tracepoints at which `fonio record` runs BPF programs for requests and waits.
+const TRACEPOINTS: [&str; 6] =
+    ["block_bio_queue", "block_split", "block_rq_issue", "block_rq_complete", "sched_switch", "sched_waking"];
+
 /// A tool that records requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool<'a> {
@@ -55,6 +59,16 @@ pub enum Tool<'a> {
     TraceCmd,
     /// bpftrace with the script [`BIOSNOOP`]: requests and names, without waits.
     Biosnoop,
+    /// A program that [`build_nothing`] built: BPF programs that do nothing at [`TRACEPOINTS`].
+    Nothing(&'a Path),
+}
+
+/// Builds the program of [`Tool::Nothing`].
+pub fn build_nothing(dir: &Path) -> Result<PathBuf> {
+    let source = process::root().join("xtask/src/bench/nothing.c");
+    let program = dir.join("nothing");
+    process::run(Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(source))?;
+    Ok(program)
 }
 
 /// The measurements of one run of the job.
@@ -187,6 +201,11 @@ impl Recorder {
                 command.args(["-e", BIOSNOOP]);
                 command
             }
+            Tool::Nothing(program) => {
+                let mut command = confined(program, job.groups);
+                command.args(TRACEPOINTS);
+                command
+            }
         };
         // trace-cmd has children, which stay if it fails.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -208,7 +227,7 @@ impl Recorder {
             let pid = self.child.id();
             let now = match tool {
                 // The number of locked bytes grows while BPF programs and tables are loaded.
-                Tool::Fonio(_) | Tool::Biosnoop => kernel::of_bpf(pid, "memlock"),
+                Tool::Fonio(_) | Tool::Biosnoop | Tool::Nothing(_) => kernel::of_bpf(pid, "memlock"),
                 Tool::Perf => open_events(pid),
                 Tool::TraceCmd => {
                     let enabled = format!("{INSTANCES}/{INSTANCE}/events/block/block_rq_complete/enable");

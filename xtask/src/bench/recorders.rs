@@ -1,6 +1,7 @@
 //! `cargo xtask bench recorders`: the cost of recording by fonio, perf, trace-cmd and bpftrace, with the same job.
 //!
-//! Each round runs the job alone and with each tool, in rotating order. The second part limits the job and the tool to the
+//! Each round runs the job alone and with each tool, in rotating order. One of the tools does nothing, at the tracepoints
+//! that fonio uses: no recorder there can cost less. The second part limits the job and the tool to the
 //! share of a processor that is as fast as a Raspberry Pi Zero.
 
 use anyhow::{Result, ensure};
@@ -9,7 +10,7 @@ use fonio_core::statistics::welch::Interval;
 use xtask::results::{Cell, StudyResult};
 
 use super::kernel::{LoopDevice, Statistics};
-use super::recorded_job::{Job, Run, Tool, ratio};
+use super::recorded_job::{Job, Run, Tool, build_nothing, ratio};
 use super::slow::{SLOW, Slow, parse_share};
 use crate::{process, tools};
 
@@ -43,6 +44,7 @@ pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
     let fonio = process::build_fonio()?;
     let dir = process::scratch("bench")?;
+    let nothing = build_nothing(&dir)?;
     let device = LoopDevice::over(&dir)?;
     // First, because nothing else runs yet.
     let slow = Slow::make(share, &fonio, &dir);
@@ -52,6 +54,7 @@ pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<()> {
         ("`perf record` of requests, switches and wake-ups", Some(Tool::Perf)),
         ("`trace-cmd record` of the same events", Some(Tool::TraceCmd)),
         ("bpftrace: what biosnoop prints", Some(Tool::Biosnoop)),
+        ("BPF programs that do nothing, at fonio's tracepoints", Some(Tool::Nothing(&nothing))),
     ];
     let job = Job { device: &device, dir: &dir, requests: REQUESTS, options: &[], groups: &[] };
     let mut missing = String::new();

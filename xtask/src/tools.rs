@@ -120,7 +120,8 @@ pub const FUSE: &[Tool] = &[
     ("bindfs", "bindfs", "the comparison"),
     ("fusermount3", "fuse3", "mounting as a user"),
     ("git", "git", "the status of a repository"),
-    ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
+    ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's examples"),
+    ("c++", "g++", "compiling libfuse's examples"),
 ];
 
 /// Programs needed to measure the tables and figures of published studies.

@@ -1,20 +1,32 @@
 //! Starts the measured FUSE daemons, and measures the resources that they use.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_system::{MountTable, Task};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Configuration;
 use super::confine::Confined;
+use super::libfuse;
 use crate::process;
 
 /// The path of a source file that this study compiles. It is in Debian's package libfuse3-dev.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
+
+/// What libfuse's own build finds out about Linux.
+const HP_DEFINITIONS: [&str; 3] = ["-DHAVE_UTIMENSAT", "-DHAVE_POSIX_FALLOCATE", "-DHAVE_SETXATTR"];
+
+/// The server that answers without doing anything.
+const NOTHING_SOURCE: &str = include_str!("nothing.c");
+
+/// The kernel parameter that allows FUSE over io_uring. Kernels before Linux 6.14 do not have it.
+const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A way to mount a directory at a second mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,27 +36,106 @@ pub enum Daemon<'a> {
     Bindfs,
     /// libfuse's passthrough example, with one thread.
     Plain,
+    /// libfuse's passthrough example for high performance.
+    Hp,
+    /// A server that answers without doing anything. It keeps only names.
+    Nothing(Transport),
     /// A mount by `fonio mount` with these options.
     Fonio(&'a str),
 }
 
-/// The paths of the daemons' programs.
+/// The way on which requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// `/dev/fuse`, with one thread.
+    Device,
+    IoUring,
+}
+
+impl Transport {
+    /// Returns the argument of the server that answers without doing anything.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::IoUring => "uring",
+        }
+    }
+}
+
+/// The paths of the daemons' programs; empty for programs that are not needed.
 pub struct Programs {
     pub fonio: PathBuf,
-    pub plain: PathBuf,
+    plain: PathBuf,
+    hp: PathBuf,
+    nothing: PathBuf,
 }
 
 impl Programs {
-    pub fn build(folder: &Path) -> Result<Self> {
-        let fonio = crate::emulated::fonio()?;
-        let plain = folder.join("passthrough_ll");
-        let flags = Command::new("pkg-config").args(["--cflags", "--libs", "fuse3"]).output()?;
-        let flags = String::from_utf8(flags.stdout).context("pkg-config prints text")?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O2", "-w", PLAIN_SOURCE]).args(flags.split_whitespace()).arg("-o").arg(&plain);
-        process::run(&mut compiler)?;
-        Ok(Self { fonio, plain })
+    /// Builds the programs of the configurations. Removes configurations that this machine cannot run, and
+    /// prints the reason.
+    pub fn build(folder: &Path, configurations: &mut Vec<Configuration>) -> Result<Self> {
+        let mut programs = Self::only_fonio(crate::emulated::fonio()?);
+        let mut possible = Vec::new();
+        for (name, daemon) in configurations.drain(..) {
+            match programs.add(folder, daemon)? {
+                None => possible.push((name, daemon)),
+                Some(reason) => println!("{name} is left out: {reason}."),
+            }
+        }
+        *configurations = possible;
+        Ok(programs)
     }
+
+    /// Returns programs with which only `fonio mount` can be started.
+    pub fn only_fonio(fonio: PathBuf) -> Self {
+        Self { fonio, plain: PathBuf::new(), hp: PathBuf::new(), nothing: PathBuf::new() }
+    }
+
+    /// Builds the program of a daemon. Returns the reason if this machine cannot run the daemon.
+    fn add(&mut self, folder: &Path, daemon: Daemon<'_>) -> Result<Option<String>> {
+        match daemon {
+            Daemon::None | Daemon::Bindfs | Daemon::Fonio(_) => {}
+            Daemon::Plain => {
+                self.plain = folder.join("passthrough_ll");
+                let mut compiler = Command::new("cc");
+                compiler.args(["-O2", "-w", PLAIN_SOURCE]).args(flags_of_libfuse()?);
+                process::run(compiler.arg("-o").arg(&self.plain))?;
+            }
+            Daemon::Hp => {
+                let source = match libfuse::passthrough_hp(folder) {
+                    Ok(source) => source,
+                    Err(error) => return Ok(Some(format!("its source cannot be fetched: {error:#}"))),
+                };
+                self.hp = folder.join("passthrough_hp");
+                let mut compiler = Command::new("c++");
+                compiler.args(["-O2", "-std=c++17", "-w"]).args(HP_DEFINITIONS).arg(source);
+                compiler.args(flags_of_libfuse()?);
+                process::run(compiler.arg("-o").arg(&self.hp))?;
+            }
+            Daemon::Nothing(transport) => {
+                if transport == Transport::IoUring && !has_rings() {
+                    return Ok(Some("this kernel has no FUSE over io_uring".to_owned()));
+                }
+                self.nothing = folder.join("nothing");
+                let source = folder.join("nothing.c");
+                std::fs::write(&source, NOTHING_SOURCE)?;
+                let mut compiler = Command::new("cc");
+                compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&self.nothing).arg(&source);
+                process::run(&mut compiler)?;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn flags_of_libfuse() -> Result<Vec<String>> {
+    let flags = process::output(Command::new("pkg-config").args(["--cflags", "--libs", "fuse3"]))?;
+    Ok(flags.split_whitespace().map(str::to_owned).collect())
+}
+
+fn has_rings() -> bool {
+    // The kernel loads its module for FUSE when the device is opened.
+    File::open("/dev/fuse").is_ok() && Path::new(ALLOWS_RINGS).exists()
 }
 
 /// The resources that a daemon has used.
@@ -97,6 +188,16 @@ impl Mounted {
                 let mut command = process::bound_to_this(&programs.plain);
                 let named = format!("source={}", source.display());
                 command.args(["-f", "-s", "-o", &named]).arg(dir);
+                command
+            }
+            Daemon::Hp => {
+                let mut command = process::bound_to_this(&programs.hp);
+                command.arg("--foreground").arg(source).arg(dir);
+                command
+            }
+            Daemon::Nothing(transport) => {
+                let mut command = process::bound_to_this(&programs.nothing);
+                command.arg(transport.word()).arg(dir);
                 command
             }
             Daemon::Fonio(options) => {

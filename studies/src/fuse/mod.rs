@@ -1,11 +1,13 @@
-//! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
-//! plain passthrough example with one thread. Prints the medians of the rounds.
+//! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, libfuse's two
+//! passthrough examples, and a server that answers without doing anything. Prints the medians of the rounds.
 //!
 //! In each round, all configurations are measured, so a slow moment of the machine does not affect only one
 //! configuration.
 
 mod confine;
 mod daemons;
+mod floor;
+mod libfuse;
 mod on_device;
 mod once;
 mod place;
@@ -22,7 +24,7 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
 use confine::Confined;
-use daemons::{Daemon, Mounted, Programs, Used};
+use daemons::{Daemon, Mounted, Programs, Transport, Used};
 pub use once::{BYTES, Found, Once, Plan, STACKS, Stack, run_in_guest};
 use place::Place;
 pub use place::Setup;
@@ -30,10 +32,14 @@ use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
 
-const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
+/// A daemon with its name in tables.
+type Configuration = (&'static str, Daemon<'static>);
+
+const CONFIGURATIONS: [Configuration; 14] = [
     ("native", Daemon::None),
     ("bindfs", Daemon::Bindfs),
     ("plain", Daemon::Plain),
+    ("hp", Daemon::Hp),
     ("stock", Daemon::Fonio("mode=stock")),
     ("extended", Daemon::Fonio("mode=extended")),
     ("buffered", Daemon::Fonio("mode=buffered")),
@@ -42,6 +48,8 @@ const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
     ("auto", Daemon::Fonio("mode=auto")),
     ("auto-device", Daemon::Fonio("mode=auto,io_uring=no")),
     ("auto-alone", Daemon::Fonio("mode=auto,noallow_other")),
+    ("nothing", Daemon::Nothing(Transport::IoUring)),
+    ("nothing-device", Daemon::Nothing(Transport::Device)),
 ];
 
 #[derive(Args)]
@@ -69,11 +77,13 @@ impl Arguments {
         if self.quick { 4 } else { 1 }
     }
 
-    fn configurations(&self) -> Vec<(&'static str, Daemon<'static>)> {
+    fn configurations(&self) -> Vec<Configuration> {
         let wanted = |name: &str| {
             self.names.is_empty() || name == "native" || self.names.iter().any(|word| word == name)
         };
-        CONFIGURATIONS.into_iter().filter(|(name, _)| wanted(name)).collect()
+        // On a device, the study only writes data.
+        let possible = |daemon| self.on.is_none() || !matches!(daemon, Daemon::Nothing(_));
+        CONFIGURATIONS.into_iter().filter(|(name, daemon)| wanted(name) && possible(*daemon)).collect()
     }
 }
 
@@ -83,25 +93,27 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;
-    let programs = Programs::build(&folder)?;
+    let mut chosen = wanted.configurations();
+    let programs = Programs::build(&folder, &mut chosen)?;
     Ledger::recover(&Ledger::default_dir())?;
     process::outlive_signals()?;
     if wanted.on.is_some() {
-        return on_device::run(wanted, &folder, &programs);
+        return on_device::run(wanted, &folder, &programs, &chosen);
     }
     let place = match wanted.over.clone() {
         Some(source) => Place::over(&folder, source)?,
         None => Place::tmpfs(&folder)?,
     };
-    let chosen = wanted.configurations();
     let mut samples = vec![vec![Vec::new(); chosen.len()]; WORKS.len()];
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
-            eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
+            eprint!("\rround {} of {ROUNDS}, {name:<14}", round + 1);
             let mounted = Mounted::start(*daemon, &programs, &place.source, &place.dir, None)
                 .with_context(|| format!("{name} does not mount"))?;
             for (row, work) in WORKS.iter().enumerate() {
-                samples[row][column].push(measure(work, wanted.scale(), &mounted)?);
+                let is_possible = work.needs_only_names || !matches!(daemon, Daemon::Nothing(_));
+                let sample = is_possible.then(|| measure(work, wanted.scale(), &mounted)).transpose()?;
+                samples[row][column].push(sample);
             }
         }
     }
@@ -109,7 +121,8 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     println!("Medians of {ROUNDS} interleaved rounds over {}.", place.source.display());
     println!(
         "auto-device does not use io_uring. Like plain, auto-alone admits only root, so permissions are not \
-         checked twice."
+         checked twice. hp is libfuse's passthrough_hp; the kernel keeps its names and attributes for a day. \
+         nothing answers without doing anything, over io_uring or, as nothing-device, over /dev/fuse."
     );
     let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });
     let is_complete = !wanted.quick && wanted.over.is_none() && wanted.names.is_empty();
@@ -125,8 +138,15 @@ pub fn run(wanted: &Arguments) -> Result<()> {
         let mut result = StudyResult::begin(id, title, &command, &columns)?;
         result.rounds = Some(ROUNDS as u64);
         for (work, row) in WORKS.iter().zip(&samples) {
-            let cell = |column: &Vec<Sample>| Cell::rounds(column.iter().map(figure), "", decimals);
+            let value = |sample: &Option<Sample>| figure(sample.as_ref()?);
+            let cell = |column: &Vec<_>| Cell::rounds(column.iter().map(value), "", decimals);
             result.row(work.name, row.iter().map(cell).collect());
+        }
+        if at == 0 {
+            result.remark = floor::remark(&result);
+            if !result.remark.is_empty() {
+                println!("\n{}", result.remark);
+            }
         }
         // The documents show only the table of the first figure.
         result.keep(is_complete && at == 0)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use fonio_host::CpuShare;
 use xtask::results::{Cell, StudyResult};
 
-use super::{Arguments, Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
+use super::{Arguments, Configuration, Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
 use crate::process;
 
 const ROUNDS: usize = 3;
@@ -55,7 +55,12 @@ pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Result<()> {
+pub(super) fn run(
+    wanted: &Arguments,
+    folder: &Path,
+    programs: &Programs,
+    chosen: &[Configuration],
+) -> Result<()> {
     let profile = wanted.on.as_deref().context("name an emulated device with --on")?;
     let setup = Setup {
         profile: profile.to_owned().into(),
@@ -85,7 +90,6 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
         println!("The daemon has {:.2} % of one CPU.", share.value() * 100.0);
     }
     let confined = share.map(Confined::new).transpose()?;
-    let chosen = wanted.configurations();
     let mut samples = vec![vec![Vec::new(); chosen.len()]; works.len()];
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
@@ -114,7 +118,7 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
         StudyResult::begin(id, &format!("writes to {profile} through each mode"), &command, &columns)?;
     result.rounds = Some(ROUNDS as u64);
     for ((title, _), row) in works.iter().zip(&samples) {
-        show(title, &chosen, row, raw);
+        show(title, chosen, row, raw);
     }
     println!();
     for ((title, _), row) in works.iter().zip(&samples) {
@@ -128,7 +132,7 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
 
 type Sample = (f64, Used);
 
-fn show(title: &str, chosen: &[(&'static str, Daemon<'_>)], row: &[Vec<Sample>], raw: f64) {
+fn show(title: &str, chosen: &[Configuration], row: &[Vec<Sample>], raw: f64) {
     println!(
         "\n{title:<24}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}",
         "MB/s", "of raw", "of native", "of stock", "CPU s", "switches", "write calls"

@@ -157,7 +157,7 @@ struct Experiment {
 
 impl Experiment {
     fn new(folder: PathBuf, fonio: PathBuf) -> Self {
-        Self { folder, programs: Programs { fonio, plain: PathBuf::new() }, confined: None }
+        Self { folder, programs: Programs::only_fonio(fonio), confined: None }
     }
 
     fn run(mut self, plan: &Plan) -> Result<Found> {

@@ -12,37 +12,50 @@ use crate::process;
 
 const MIB: u64 = 1 << 20;
 
+/// A part of a task in a directory, at a scale.
+type Step = fn(&Path, u64) -> Result<()>;
+
 /// A task. Each task is one line of the table. `scale` divides the size of the task.
 pub struct Work {
     pub name: &'static str,
     /// Prepares the task; this time is not measured.
-    pub prepare: fn(&Path, u64) -> Result<()>,
-    pub run: fn(&Path, u64) -> Result<()>,
+    pub prepare: Step,
+    pub run: Step,
+    /// Whether the task needs only the names of files, and not their content, folders or attributes.
+    pub needs_only_names: bool,
 }
+
+impl Work {
+    const fn new(name: &'static str, prepare: Step, run: Step) -> Self {
+        Self { name, prepare, run, needs_only_names: false }
+    }
+
+    const fn of_names(name: &'static str, prepare: Step, run: Step) -> Self {
+        Self { needs_only_names: true, ..Self::new(name, prepare, run) }
+    }
+}
+
+pub const CREATE: &str = "create 10,000";
+pub const STAT_DROPPED: &str = "stat 10,000, names dropped";
+pub const UNLINK: &str = "unlink 10,000";
 
 /// All tasks, in an order in which each task finds its files.
 pub const WORKS: &[Work] = &[
-    Work {
-        name: "write 512 MiB by 512 KiB",
-        prepare: clear,
-        run: |dir, scale| stream(dir, "large", 512 * MIB / scale, 512 << 10),
-    },
-    Work { name: "read 512 MiB by 512 KiB", prepare: nothing, run: read_large },
-    Work { name: "read 10,000 of 4 KiB", prepare: nothing, run: read_random },
-    Work { name: "write 10,000 of 4 KiB", prepare: nothing, run: write_random },
-    Work {
-        name: "write 128 MiB by 4 KiB",
-        prepare: clear,
-        run: |dir, scale| stream(dir, "small", 128 * MIB / scale, 4 << 10),
-    },
-    Work { name: "write 4 x 32 MiB interleaved", prepare: clear, run: interleave },
-    Work { name: "create 10,000", prepare: clear, run: create },
-    Work { name: "stat 10,000", prepare: nothing, run: stat },
-    Work { name: "stat 10,000, names dropped", prepare: drop_names, run: stat },
-    Work { name: "list 10,000, ten times", prepare: nothing, run: list },
-    Work { name: "unlink 10,000", prepare: nothing, run: unlink },
-    Work { name: "unpack 2,000 files", prepare: make_archive, run: unpack },
-    Work { name: "git status of 50,000 files", prepare: make_repository, run: git_status },
+    Work::new("write 512 MiB by 512 KiB", clear, |dir, scale| {
+        stream(dir, "large", 512 * MIB / scale, 512 << 10)
+    }),
+    Work::new("read 512 MiB by 512 KiB", nothing, read_large),
+    Work::new("read 10,000 of 4 KiB", nothing, read_random),
+    Work::new("write 10,000 of 4 KiB", nothing, write_random),
+    Work::new("write 128 MiB by 4 KiB", clear, |dir, scale| stream(dir, "small", 128 * MIB / scale, 4 << 10)),
+    Work::new("write 4 x 32 MiB interleaved", clear, interleave),
+    Work::of_names(CREATE, clear, create),
+    Work::of_names("stat 10,000", nothing, stat),
+    Work::of_names(STAT_DROPPED, drop_names, stat),
+    Work::of_names("list 10,000, ten times", nothing, list),
+    Work::of_names(UNLINK, nothing, unlink),
+    Work::new("unpack 2,000 files", make_archive, unpack),
+    Work::new("git status of 50,000 files", make_repository, git_status),
 ];
 
 /// The files of the archive, and their largest size. Their sizes are those of source files: most are small.

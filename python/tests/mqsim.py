@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree
 from typing import Any, NamedTuple
 
@@ -96,7 +98,7 @@ class Experiment(NamedTuple):
     kept_free: int = KEPT_FREE
 
     def mqsim(self, folder: pathlib.Path) -> dict[str, float]:
-        """Runs MQSim, and returns its mean response time and its write amplification."""
+        """Runs MQSim, and returns its mean response time, its write amplification and its processor time."""
         if self.kept_free != KEPT_FREE:
             with tempfile.TemporaryDirectory() as made:
                 changed_folder = pathlib.Path(made) / "mqsim"
@@ -127,9 +129,11 @@ class Experiment(NamedTuple):
             config, workload = pathlib.Path(made) / "device.xml", pathlib.Path(made) / "load.xml"
             config.write_text(changed(examples[0], device), encoding="ascii")
             workload.write_text(f'<?xml version="1.0" encoding="us-ascii"?>\n{scenario}', encoding="ascii")
+            before = of_children()
             subprocess.run(
                 [folder / "MQSim", "-i", config, "-w", workload], stdout=subprocess.DEVNULL, check=True, cwd=made
             )
+            processor_s = of_children() - before
             result = xml.etree.ElementTree.parse(pathlib.Path(made) / "load_scenario_1.xml").getroot()
         text = {element.tag: element.text or "" for element in result.iter()}
         layer = next(element for element in result.iter() if "Issued_Flash_Program_CMD" in element.attrib).attrib
@@ -137,6 +141,7 @@ class Experiment(NamedTuple):
         return {
             "response_us": float(text["Device_Response_Time"]),
             "amplification": int(layer["Issued_Flash_Program_CMD"]) / max(1, int(text["Write_Request_Count"])),
+            "processor_s": processor_s,
         }
 
     def fonio(self) -> dict[str, float]:
@@ -156,10 +161,22 @@ class Experiment(NamedTuple):
             fill.append(fonio.ClosedLoop(2 * capacity // PAGE, size=PAGE))
         load = fonio.ClosedLoop(self.requests, reads=self.reads / 100, size=PAGE, depth=self.depth)
         # A shuffled order of the blocks, but the load begins only when the device has collected for a while.
+        before = time.process_time()
         result = fonio.simulate(profile, load, prepare=fill, depth=self.depth)
+        processor_s = time.process_time() - before
         ops = result.summary["ops"]
         total = sum(row["response"]["mean_ns"] * row["count"] for row in ops.values())
-        return {"response_us": total / self.requests / 1000, "amplification": result.write_amplification or 0.0}
+        return {
+            "response_us": total / self.requests / 1000,
+            "amplification": result.write_amplification or 0.0,
+            "processor_s": processor_s,
+        }
+
+
+def of_children() -> float:
+    """Returns the processor time of the programs that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def keep_free(folder: pathlib.Path, blocks: int) -> None:
@@ -201,7 +218,10 @@ EXPERIMENTS = [
 def main() -> None:
     """Prints the results of both simulators."""
     folder = pathlib.Path(sys.argv[1]).resolve()
-    rows = [{"name": one.name, "mqsim": one.mqsim(folder), "fonio": one.fonio()} for one in EXPERIMENTS]
+    rows = [
+        {"name": one.name, "requests": one.requests, "mqsim": one.mqsim(folder), "fonio": one.fonio()}
+        for one in EXPERIMENTS
+    ]
     print(json.dumps(rows))
 
 

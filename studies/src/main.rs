@@ -11,6 +11,7 @@ mod casebook;
 mod compare;
 mod cure;
 mod cuts_bfuse;
+mod debian_sources;
 mod decisions;
 mod documents;
 mod emulator;
@@ -126,10 +127,10 @@ enum Study {
     ///
     /// Example: cargo studies veryquick durable
     Veryquick(veryquick::Arguments),
-    /// Compare the modes of `fonio mount` with the directory itself and with bindfs.
+    /// Compare the modes of `fonio mount` with the directory itself, with bindfs, and with libfuse's examples.
     ///
     /// Prints seconds, processor time, context switches and write calls, as medians of interleaved rounds.
-    /// Needs root, bindfs and libfuse3-dev; takes ten minutes.
+    /// Needs root, bindfs, libfuse3-dev, g++, and a network for the first run; takes 25 minutes.
     ///
     /// Example: cargo studies fuse --on samsung_s5 --cpu study stock buffered
     Fuse(fuse::Arguments),

@@ -13,11 +13,13 @@ use serde_json::Value;
 
 use super::Configuration;
 use super::confine::Confined;
-use super::libfuse;
-use crate::process;
+use crate::{debian_sources, process};
 
 /// The path of a source file that this study compiles. It is in Debian's package libfuse3-dev.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
+
+/// The path of another example in libfuse's sources. No package of Debian 12 has this file.
+const HP_SOURCE: &str = "example/passthrough_hp.cc";
 
 /// What libfuse's own build finds out about Linux.
 const HP_DEFINITIONS: [&str; 3] = ["-DHAVE_UTIMENSAT", "-DHAVE_POSIX_FALLOCATE", "-DHAVE_SETXATTR"];
@@ -79,7 +81,7 @@ impl Programs {
         for (name, daemon) in configurations.drain(..) {
             match programs.add(folder, daemon)? {
                 None => possible.push((name, daemon)),
-                Some(reason) => println!("{name} is left out: {reason}."),
+                Some(reason) => println!("{name} is left out: {reason}"),
             }
         }
         *configurations = possible;
@@ -102,8 +104,8 @@ impl Programs {
                 process::run(compiler.arg("-o").arg(&self.plain))?;
             }
             Daemon::Hp => {
-                let source = match libfuse::passthrough_hp(folder) {
-                    Ok(source) => source,
+                let source = match debian_sources::fetch("fuse3", &folder.join("libfuse"), HP_SOURCE) {
+                    Ok(sources) => sources.join(HP_SOURCE),
                     Err(error) => return Ok(Some(format!("its source cannot be fetched: {error:#}"))),
                 };
                 self.hp = folder.join("passthrough_hp");
@@ -114,7 +116,7 @@ impl Programs {
             }
             Daemon::Nothing(transport) => {
                 if transport == Transport::IoUring && !has_rings() {
-                    return Ok(Some("this kernel has no FUSE over io_uring".to_owned()));
+                    return Ok(Some("this kernel has no FUSE over io_uring.".to_owned()));
                 }
                 self.nothing = folder.join("nothing");
                 let source = folder.join("nothing.c");

@@ -7,7 +7,6 @@
 mod confine;
 mod daemons;
 mod floor;
-mod libfuse;
 mod on_device;
 mod once;
 mod place;

@@ -12,14 +12,11 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use xtask::results::{Cell, StudyResult};
 
-use crate::process;
+use crate::{debian_sources, process};
 
 /// C code that calls the library's initialisation if the environment names the library. Therefore, all runs
 /// can use the same test program.
 const EXTRA: &str = include_str!("extra.c");
-
-/// The path of the key with which Debian signs the sources.
-const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
@@ -41,7 +38,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     );
     let library = process::build_sync_library()?;
     let folder = process::scratch("veryquick")?;
-    let sources = sources(&folder)?;
+    let sources = debian_sources::fetch("sqlite3", &folder, "test/veryquick.test")?;
     let fixture = fixture(&folder, &sources)?;
     // The user without privileges must be able to access the folder of the run and the library.
     let place = tempfile::tempdir()?;
@@ -114,52 +111,6 @@ fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, t
         .map(str::to_owned)
         .collect();
     Ok(Said { tests, failed })
-}
-
-/// Returns the folder with the sources of Debian's SQLite. The sources are fetched once.
-fn sources(folder: &Path) -> Result<PathBuf> {
-    let found = || -> Result<Option<PathBuf>> {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.join("test/veryquick.test").exists() {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
-    };
-    if let Some(found) = found()? {
-        return Ok(found);
-    }
-    let apt = folder.join("apt");
-    fs::create_dir_all(apt.join("lists/partial"))?;
-    fs::create_dir_all(apt.join("cache/archives/partial"))?;
-    fs::write(apt.join("sources.list"), source_list()?)?;
-    for words in [["update"].as_slice(), &["source", "--download-only", "sqlite3"]] {
-        let mut get = Command::new("apt-get");
-        for (name, place) in [
-            ("Dir::Etc::SourceList", "sources.list"),
-            ("Dir::State::Lists", "lists"),
-            ("Dir::Cache", "cache"),
-        ] {
-            get.arg("-o").arg(format!("{name}={}", apt.join(place).display()));
-        }
-        get.args(["-o", "Dir::Etc::SourceParts=/dev/null", "-qq"]).args(words);
-        process::run(get.current_dir(folder))?;
-    }
-    let script = "for archive in sqlite3_*.orig.tar.xz; do tar -xf \"$archive\"; done";
-    process::run(Command::new("sh").args(["-c", script]).current_dir(folder))?;
-    found()?.context("the sources have no test/veryquick.test")
-}
-
-/// Returns a source list of apt for Debian 12, with the mirror that this machine uses.
-fn source_list() -> Result<String> {
-    let mut own = Command::new("apt-get");
-    let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
-    let said = String::from_utf8_lossy(&said.stdout);
-    let mirror = said.lines().find(|uri| uri.trim_end_matches('/').ends_with("/debian"));
-    let mirror =
-        mirror.context("this machine's apt has no Debian mirror, which is needed for the sources")?;
-    Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
 /// Returns the path of the test program. It is built once.

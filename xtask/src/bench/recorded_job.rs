@@ -22,6 +22,8 @@ const LEVEL: f64 = 0.05;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks whether a tool records, and from then to the start of the job.
 const SETTLED: Duration = Duration::from_millis(500);
+/// What fonio says when it records.
+const RECORDS: &str = "Recording";
 /// The tracefs instance of trace-cmd.
 const INSTANCE: &str = "fonio-bench";
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
@@ -209,9 +211,15 @@ impl Recorder {
         };
         // trace-cmd has children, which stay if it fails.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if tool == Tool::Biosnoop {
+        match tool {
             // Its lines go to a file, as a user would keep them.
-            command.stdout(fs::File::create(out.with_extension("txt"))?);
+            Tool::Biosnoop => {
+                command.stdout(fs::File::create(out.with_extension("txt"))?);
+            }
+            Tool::Fonio(_) => {
+                command.stderr(fs::File::create(out.with_extension("log"))?);
+            }
+            _ => {}
         }
         let child = command.spawn().with_context(|| format!("cannot start {tool:?}"))?;
         let mut recorder = Recorder { child, has_instance: tool == Tool::TraceCmd };
@@ -226,8 +234,10 @@ impl Recorder {
             std::thread::sleep(SETTLED);
             let pid = self.child.id();
             let now = match tool {
+                // On a slow processor, fonio needs seconds to start.
+                Tool::Fonio(_) => u64::from(says(out, RECORDS)?),
                 // The number of locked bytes grows while BPF programs and tables are loaded.
-                Tool::Fonio(_) | Tool::Biosnoop | Tool::Nothing(_) => kernel::of_bpf(pid, "memlock"),
+                Tool::Biosnoop | Tool::Nothing(_) => kernel::of_bpf(pid, "memlock"),
                 Tool::Perf => open_events(pid),
                 Tool::TraceCmd => {
                     let enabled = format!("{INSTANCES}/{INSTANCE}/events/block/block_rq_complete/enable");
@@ -299,6 +309,13 @@ impl Drop for Recorder {
             }
         }
     }
+}
+
+/// Returns whether fonio has written this text to its log.
+fn says(out: &Path, text: &str) -> Result<bool> {
+    let log = out.with_extension("log");
+    let said = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    Ok(said.contains(text))
 }
 
 /// Returns the number of perf's open events.

@@ -41,7 +41,8 @@ pub struct Arguments {
 /// Builds, installs and tests the package, or uses it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Some(python) = environment()? else { return Ok(()) };
-    let wheel = install(&python, if arguments.speed { "release" } else { "dev" })?;
+    let is_timed = arguments.speed || arguments.mqsim.is_some();
+    let wheel = install(&python, if is_timed { "release" } else { "dev" })?;
     let folder = process::root().join("python");
     if arguments.trixie {
         return trixie::test(&python, &wheel, &program());

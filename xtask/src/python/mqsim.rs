@@ -12,6 +12,7 @@ use xtask::results::{Cell, StudyResult};
 #[derive(Deserialize)]
 struct Row {
     name: String,
+    requests: u64,
     mqsim: Numbers,
     fonio: Numbers,
 }
@@ -20,7 +21,11 @@ struct Row {
 struct Numbers {
     response_us: f64,
     amplification: f64,
+    processor_s: f64,
 }
+
+/// The fewest requests for which the processor time of a request is shown. With fewer, it would be the time to start.
+const MANY: u64 = 1_000_000;
 
 /// Runs the experiments in the MQSim that was built in `folder`.
 pub(super) fn run(python: &Path, folder: &Path) -> Result<()> {
@@ -29,13 +34,25 @@ pub(super) fn run(python: &Path, folder: &Path) -> Result<()> {
     let text = process::output(Command::new(python).arg(script).arg(folder))?;
     let rows: Vec<Row> = serde_json::from_str(&text).context("the output of mqsim.py is not its JSON")?;
     let title = "the simulator and MQSim";
-    let columns = ["", "response, MQSim", "response, fonio", "amplification, MQSim", "amplification, fonio"];
+    let columns = [
+        "",
+        "response, MQSim",
+        "response, fonio",
+        "amplification, MQSim",
+        "amplification, fonio",
+        "processor time of a request, MQSim",
+        "processor time of a request, fonio",
+    ];
     let command = "cargo xtask python --mqsim FOLDER";
     let mut result = StudyResult::begin("python-mqsim", title, command, &columns)?;
-    for Row { name, mqsim, fonio } in rows {
+    for Row { name, requests, mqsim, fonio } in rows {
         let times = [&mqsim, &fonio].map(|numbers| Cell::once(numbers.response_us, "µs", 0));
         let ratios = [&mqsim, &fonio].map(|numbers| Cell::once(numbers.amplification, "", 3));
-        result.row(name, times.into_iter().chain(ratios).collect());
+        let each = [&mqsim, &fonio].map(|numbers| {
+            let ns = 1e9 * numbers.processor_s / requests as f64;
+            Cell::once((requests >= MANY).then_some(ns), "ns", 0)
+        });
+        result.row(name, times.into_iter().chain(ratios).chain(each).collect());
     }
     result.remark =
         "MQSim is commit 7ec40e3 of github.com/CMU-SAFARI/MQSim. It prints whole microseconds.".to_owned();

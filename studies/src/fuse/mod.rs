@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fonio_core::statistics::sample;
 use fonio_host::Ledger;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
@@ -30,6 +31,8 @@ pub use place::Setup;
 use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
+/// More descriptors than any task has files.
+const FILES_MAX: u64 = 100_000;
 
 /// A daemon with its name in tables.
 type Configuration = (&'static str, Daemon<'static>);
@@ -91,6 +94,9 @@ pub fn run(wanted: &Arguments) -> Result<()> {
         bail!("mounting the other daemons needs root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
+    // libfuse's examples keep a descriptor of each file that the kernel knows.
+    let files = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
+    setrlimit(Resource::Nofile, files).context("cannot raise the limit of open files")?;
     let folder = process::scratch("bench-fuse")?;
     let mut chosen = wanted.configurations();
     let programs = Programs::build(&folder, &mut chosen)?;

@@ -21,6 +21,8 @@ const REQUESTS: u64 = 100_000;
 /// Requests a second, and number of requests, of a run on the slow processor.
 const SLOW_RATE: u64 = 1000;
 const SLOW_REQUESTS: u64 = 3000;
+/// One of this many rounds also runs on the slow processor, on which tools need seconds to start.
+const SLOW_ROUNDS: u64 = 3;
 /// Aims: the job may take this share longer; the recorder may use this share of the slow processor.
 const LONGER_MAX: f64 = 0.05;
 const SLOW_MAX: f64 = 0.01;
@@ -95,13 +97,15 @@ pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<()> {
         Ok(slow) => {
             let options = [format!("--rate_iops={SLOW_RATE}")];
             let what = format!("{SLOW_RATE} requests a second on {:.2} of a processor", slow.share);
+            let rounds = rounds.div_ceil(SLOW_ROUNDS).max(2);
             let part = Part { rounds, what: &what, of: |run| run.job_s };
             let (requests, groups) = (SLOW_REQUESTS, slow.groups());
             let job = Job { device: &device, dir: &dir, requests, options: &options, groups };
             let told = part.measure(&job, &tools, slow.share, &mut result)?;
             result.remark += &format!(
-                "On a processor like that of a {SLOW}: the time in the row is the job's processor time, which is {told}; the tool's \
+                "On a processor like that of a {SLOW}, in {} rounds: the time in the row is the job's processor time, which is {told}; the tool's \
                  share is of the slow processor (aim: {:.0} %).",
+                part.rounds,
                 SLOW_MAX * 100.0
             );
         }

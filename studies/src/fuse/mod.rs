@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fonio_core::statistics::sample;
 use fonio_host::Ledger;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
@@ -31,8 +31,6 @@ pub use place::Setup;
 use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
-/// More descriptors than any task has files.
-const FILES_MAX: u64 = 100_000;
 
 /// A daemon with its name in tables.
 type Configuration = (&'static str, Daemon<'static>);
@@ -94,9 +92,7 @@ pub fn run(wanted: &Arguments) -> Result<()> {
         bail!("mounting the other daemons needs root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
-    // libfuse's examples keep a descriptor of each file that the kernel knows.
-    let files = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
-    setrlimit(Resource::Nofile, files).context("cannot raise the limit of open files")?;
+    let open_files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let folder = process::scratch("bench-fuse")?;
     let mut chosen = wanted.configurations();
     let programs = Programs::build(&folder, &mut chosen)?;
@@ -116,7 +112,12 @@ pub fn run(wanted: &Arguments) -> Result<()> {
             let mounted = Mounted::start(*daemon, &programs, &place.source, &place.dir, None)
                 .with_context(|| format!("{name} does not mount"))?;
             for (row, work) in WORKS.iter().enumerate() {
-                let is_possible = work.needs_only_names || !matches!(daemon, Daemon::Nothing(_));
+                let is_possible = match daemon {
+                    Daemon::Nothing(_) => work.needs_only_names,
+                    // libfuse's examples keep a descriptor of each file that the kernel knows.
+                    Daemon::Plain | Daemon::Hp => work.files / wanted.scale() < open_files_max,
+                    _ => true,
+                };
                 let sample = is_possible.then(|| measure(work, wanted.scale(), &mounted)).transpose()?;
                 samples[row][column].push(sample);
             }
@@ -127,7 +128,9 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     println!(
         "auto-device does not use io_uring. Like plain, auto-alone admits only root, so permissions are not \
          checked twice. hp is libfuse's passthrough_hp; the kernel keeps its names and attributes for a day. \
-         nothing answers without doing anything, over io_uring or, as nothing-device, over /dev/fuse."
+         nothing answers without doing anything, over io_uring or, as nothing-device, over /dev/fuse. plain and hp \
+         keep a descriptor of each file, so they cannot have more files than this process may open \
+         ({open_files_max})."
     );
     let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });
     let is_complete = !wanted.quick && wanted.over.is_none() && wanted.names.is_empty();

@@ -23,11 +23,13 @@ pub struct Work {
     pub run: Step,
     /// Whether the task needs only the names of files, and not their content, folders or attributes.
     pub needs_only_names: bool,
+    /// The number of files that the task makes, at full scale.
+    pub files: u64,
 }
 
 impl Work {
     const fn new(name: &'static str, prepare: Step, run: Step) -> Self {
-        Self { name, prepare, run, needs_only_names: false }
+        Self { name, prepare, run, needs_only_names: false, files: FILES_USUAL }
     }
 
     const fn of_names(name: &'static str, prepare: Step, run: Step) -> Self {
@@ -55,9 +57,11 @@ pub const WORKS: &[Work] = &[
     Work::of_names("list 10,000, ten times", nothing, list),
     Work::of_names(UNLINK, nothing, unlink),
     Work::new("unpack 2,000 files", make_archive, unpack),
-    Work::new("git status of 50,000 files", make_repository, git_status),
+    Work { files: REPOSITORY_FILES, ..Work::new("git status of 50,000 files", make_repository, git_status) },
 ];
 
+/// The largest number of files of other tasks.
+const FILES_USUAL: u64 = 10_000;
 /// The files of the archive, and their largest size. Their sizes are those of source files: most are small.
 const ARCHIVE_FILES: u64 = 2000;
 const ARCHIVE_FILE_MAX: u64 = 64 << 10;

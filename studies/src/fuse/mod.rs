@@ -7,6 +7,7 @@
 mod confine;
 mod daemons;
 mod floor;
+mod multiples;
 mod on_device;
 mod once;
 mod place;
@@ -31,6 +32,8 @@ pub use place::Setup;
 use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
+
+const MULTIPLES: &str = "file operations over tmpfs: seconds, and multiples of them";
 
 /// A daemon with its name in tables.
 type Configuration = (&'static str, Daemon<'static>);
@@ -156,8 +159,17 @@ pub fn run(wanted: &Arguments) -> Result<()> {
                 println!("\n{}", result.remark);
             }
         }
-        // The documents show only the table of the first figure.
+        // The documents show only the tables of the first figure.
         result.keep(is_complete && at == 0)?;
+        if at == 0 {
+            println!("\n{MULTIPLES}\n");
+            let mut multiples = StudyResult::begin("fuse-memory-multiples", MULTIPLES, &command, &columns)?;
+            multiples.rounds = result.rounds;
+            for row in multiples::rows(&result) {
+                multiples.row(row.name, row.cells);
+            }
+            multiples.keep(is_complete)?;
+        }
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ pub fn fetch(package: &str, folder: &Path, file: &str) -> Result<PathBuf> {
         get.args(["-o", "APT::Update::Error-Mode=any"]);
         process::output(get.args(words).current_dir(folder))?;
     }
-    let script = format!("for archive in {package}_*.orig*.tar.xz; do tar -xf \"$archive\"; done");
+    let script = format!("for archive in {package}_*.orig.tar.xz; do tar -xf \"$archive\"; done");
     process::output(Command::new("sh").args(["-ec", &script]).current_dir(folder))?;
     find(folder, file)?.with_context(|| format!("the sources of {package} have no {file}"))
 }

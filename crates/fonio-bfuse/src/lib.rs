@@ -18,6 +18,7 @@ mod mount;
 mod node;
 mod options;
 mod our_mounts;
+mod place;
 mod protocol;
 mod report;
 mod session;

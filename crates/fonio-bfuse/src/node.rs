@@ -1,8 +1,8 @@
 //! Keeps the inodes that the kernel knows.
 //!
 //! A node exists from the first reply that contains it until the kernel has forgotten all its lookups. A node
-//! holds an `O_PATH` descriptor of its inode. So the inode number cannot be reused while the node exists, and
-//! renames and links in the source do no harm.
+//! holds an `O_PATH` descriptor of its inode, or the inode's file handle (`crate::place`). So renames and links in
+//! the source do no harm.
 //!
 //! Invariant: the lock of the inode's shard protects both the number of lookups and the existence of the
 //! node. So a FORGET request that arrives at the same time as a lookup cannot remove the node that the lookup
@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
 use crate::buffer::Pending;
 use crate::kernel::Backing;
 use crate::modes::Serving;
+use crate::place::{ByHandle, Place};
 use crate::protocol::ROOT_ID;
 use crate::slab::Slab;
 
@@ -26,7 +28,9 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: u64,
-    pub(crate) file: OwnedFd,
+    pub(crate) place: Place,
+    /// Number of lookups that the kernel has not forgotten, changed under the lock of the inode's shard.
+    lookups: AtomicU64,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
@@ -59,10 +63,11 @@ pub(crate) fn version_of(stat: &Stat) -> Version {
 }
 
 impl Node {
-    fn new(id: u64, file: OwnedFd, stat: &Stat, parent: u64) -> Self {
+    fn new(id: u64, place: Place, stat: &Stat, parent: u64) -> Self {
         Self {
             id,
-            file,
+            place,
+            lookups: AtomicU64::new(1),
             device: stat.st_dev,
             inode: stat.st_ino,
             is_directory: FileType::from_raw_mode(stat.st_mode).is_dir(),
@@ -70,6 +75,14 @@ impl Node {
             pending: Arc::default(),
             privileged: AtomicBool::new(true),
             open: Mutex::default(),
+        }
+    }
+
+    /// Returns the descriptor of a directory. Fails with `ENOTDIR` if the node is not a directory.
+    pub(crate) fn directory(&self) -> Result<&OwnedFd, Errno> {
+        match &self.place {
+            Place::Descriptor(file) => Ok(file),
+            Place::Handle(_) => Err(Errno::NOTDIR),
         }
     }
 
@@ -100,13 +113,15 @@ impl Node {
     }
 }
 
-/// Nodes by device and inode number, each with its lookup count.
-type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
+/// Nodes by device and inode number.
+type Shard = HashMap<(u64, u64), Arc<Node>>;
 
 #[derive(Debug)]
 pub(crate) struct Nodes {
     by_id: Slab<Node>,
     by_inode: [Mutex<Shard>; SHARDS],
+    /// Number of nodes that hold a descriptor.
+    descriptors: AtomicU64,
     forgotten: AtomicU64,
 }
 
@@ -116,9 +131,10 @@ impl Nodes {
         let nodes = Self {
             by_id: Slab::default(),
             by_inode: std::array::from_fn(|_| Mutex::default()),
+            descriptors: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
         };
-        let root = nodes.look_up(root, stat, ROOT_ID);
+        let root = nodes.look_up(root, stat, ROOT_ID, None, false);
         assert!(root.id == ROOT_ID, "the first node is the root");
         nodes
     }
@@ -128,16 +144,41 @@ impl Nodes {
         self.by_inode[at].lock().expect("no thread panics while it holds the lock of the table of nodes")
     }
 
-    /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup.
-    pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat, parent: u64) -> Arc<Node> {
+    /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup. If
+    /// descriptors are scarce (`spares`), a new node of a file holds its handle instead of the descriptor.
+    pub(crate) fn look_up(
+        &self,
+        file: OwnedFd,
+        stat: &Stat,
+        parent: u64,
+        by_handle: Option<&ByHandle>,
+        spares: bool,
+    ) -> Arc<Node> {
         let mut shard = self.shard(stat.st_dev, stat.st_ino);
-        if let Some((node, lookups)) = shard.get_mut(&(stat.st_dev, stat.st_ino)) {
-            *lookups += 1;
+        let known = shard.get(&(stat.st_dev, stat.st_ino)).filter(|node| match &node.place {
+            Place::Descriptor(_) => true,
+            // The inode of the node may have been deleted, and its number given to this file.
+            Place::Handle(handle) => {
+                by_handle.and_then(|handles| handles.handle_of(&file)).as_ref() == Some(handle)
+            }
+        });
+        if let Some(node) = known {
+            node.lookups.fetch_add(1, Ordering::Relaxed);
             node.set_parent(parent);
             return Arc::clone(node);
         }
-        let node = self.by_id.insert_with(|id| Node::new(id, file, stat, parent));
-        shard.insert((stat.st_dev, stat.st_ino), (Arc::clone(&node), 1));
+        let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+        let handle = match by_handle {
+            Some(handles) if spares && !is_directory => handles.handle_of(&file),
+            _ => None,
+        };
+        let place = handle.map_or_else(|| Place::Descriptor(file), Place::Handle);
+        if matches!(place, Place::Descriptor(_)) {
+            self.descriptors.fetch_add(1, Ordering::Relaxed);
+        }
+        let node = self.by_id.insert_with(|id| Node::new(id, place, stat, parent));
+        // A node that is replaced here is still found by its ID, until the kernel forgets it.
+        shard.insert((stat.st_dev, stat.st_ino), Arc::clone(&node));
         node
     }
 
@@ -148,13 +189,19 @@ impl Nodes {
         }
         let Some(node) = self.by_id.get(id) else { return };
         let mut shard = self.shard(node.device, node.inode);
-        let Some((_, lookups)) = shard.get_mut(&(node.device, node.inode)) else { return };
-        *lookups = lookups.saturating_sub(count);
-        if *lookups == 0 {
-            shard.remove(&(node.device, node.inode));
-            self.by_id.remove(id);
-            self.forgotten.fetch_add(1, Ordering::Relaxed);
+        let left = node.lookups.load(Ordering::Relaxed).saturating_sub(count);
+        node.lookups.store(left, Ordering::Relaxed);
+        if left > 0 || self.by_id.remove(id).is_none() {
+            return;
         }
+        let key = (node.device, node.inode);
+        if shard.get(&key).is_some_and(|known| Arc::ptr_eq(known, &node)) {
+            shard.remove(&key);
+        }
+        if matches!(node.place, Place::Descriptor(_)) {
+            self.descriptors.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.forgotten.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Node>> {
@@ -163,11 +210,16 @@ impl Nodes {
 
     /// Returns the node of an inode, if the kernel knows it.
     pub(crate) fn find(&self, device: u64, inode: u64) -> Option<Arc<Node>> {
-        self.shard(device, inode).get(&(device, inode)).map(|(node, _)| Arc::clone(node))
+        self.shard(device, inode).get(&(device, inode)).map(Arc::clone)
     }
 
     pub(crate) fn count(&self) -> u64 {
         self.by_id.count()
+    }
+
+    /// Returns the number of nodes that hold a descriptor.
+    pub(crate) fn descriptors(&self) -> u64 {
+        self.descriptors.load(Ordering::Relaxed)
     }
 
     /// Returns the number of nodes that the kernel has forgotten since the start.
@@ -180,7 +232,7 @@ impl Nodes {
         let mut ids = Vec::new();
         for shard in &self.by_inode {
             let shard = shard.lock().expect("no thread panics while it holds the lock of the table of nodes");
-            ids.extend(shard.values().map(|(node, _)| node.id).filter(|id| *id != ROOT_ID));
+            ids.extend(shard.values().map(|node| node.id).filter(|id| *id != ROOT_ID));
         }
         ids
     }

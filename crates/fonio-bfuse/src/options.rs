@@ -28,12 +28,14 @@ pub struct Options {
     pub buffer: BufferOptions,
     /// Whether to start the write-back of long passed-through streams while they are written.
     pub write_behind: bool,
+    /// Whether the daemon may hold file handles instead of descriptors when descriptors become scarce.
+    pub file_handles: bool,
     /// Whether requests come through io_uring.
     pub io_uring: IoUring,
     /// Maximum number of requests served at the same time; `None` means the default, 8.
     pub threads: Option<usize>,
-    /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
-    /// kernel's cache needs one descriptor, and each open file needs another descriptor.
+    /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each open file needs
+    /// a descriptor. Each inode in the kernel's cache needs one too, unless the daemon holds its file handle.
     pub files: Option<u64>,
     /// Whether the daemon reports the birth times of files. The kernel does not accept birth times in a
     /// lookup reply, so they cost one more request per file.
@@ -176,6 +178,7 @@ impl Default for Options {
             io_bytes: None,
             buffer: BufferOptions::default(),
             write_behind: true,
+            file_handles: true,
             io_uring: IoUring::Auto,
             threads: None,
             files: None,
@@ -268,6 +271,7 @@ impl Options {
             }
             ("thread", Some(_)) => self.buffer.thread = yes_or_no()?,
             ("direct", Some(_)) => self.buffer.direct = yes_or_no()?,
+            ("file_handles", Some(_)) => self.file_handles = yes_or_no()?,
             ("write_behind", Some(_)) => self.write_behind = yes_or_no()?,
             ("threads", Some(text)) => {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));

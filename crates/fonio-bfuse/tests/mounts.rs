@@ -548,7 +548,9 @@ fn far_more_inodes_than_descriptors() {
     const LIMIT: u64 = 512;
     const FOLDERS: u64 = 20;
     const FILES: u64 = 60;
-    for mode in MODES {
+    let all = MODES.iter().flat_map(|mode| ["no", "yes"].map(|handles| (mode, handles)));
+    for (mode, handles) in all {
+        let mode = &format!("{mode},file_handles={handles}");
         let mounted = Mounted::new(&format!("{mode},files={LIMIT}"));
         for folder in 0..FOLDERS {
             let folder = mounted.below(&format!("folder{folder}/inner"));
@@ -578,7 +580,11 @@ fn far_more_inodes_than_descriptors() {
         });
         let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
         assert_eq!(report.descriptors_max, LIMIT, "{mode}");
-        assert!(report.descriptors < LIMIT && report.prunes > 0, "{mode}: {} used", report.descriptors);
+        assert!(report.descriptors < LIMIT, "{mode}: {} used", report.descriptors);
+        // Only root can open files by their handles.
+        let has_handles = handles == "yes" && rustix::process::geteuid().is_root();
+        assert_eq!(report.prunes == 0, has_handles, "{mode}: {} prunes", report.prunes);
+        assert_eq!(report.inodes > LIMIT, has_handles, "{mode}: {} inodes", report.inodes);
         for (number, file) in open.iter().enumerate() {
             file.write_all_at(b"x", 5000).expect("there is space");
             let mut wanted = piece(number as u64, 5000);
@@ -587,6 +593,65 @@ fn far_more_inodes_than_descriptors() {
             assert!(found == wanted, "{mode}: file {number} differs from the written data");
         }
     }
+}
+
+#[test]
+fn a_file_that_is_known_by_its_handle_is_like_any_other() {
+    for (options, mounted) in
+        mounts(&["mode=auto,files=256,timeout=0s", "mode=buffered,files=256,timeout=0s"])
+    {
+        mounted.use_up_descriptors();
+        let path = mounted.path("file");
+        let content = piece(0, 5000);
+        std::fs::write(&path, &content).expect("it is writable");
+        shell(
+            &mounted,
+            0,
+            "chmod 640 file && chown 1:2 file && touch -d @7 file && ln file other && ln -s file link && mkfifo fifo
+             test \"$(stat -c '%a %u %g %Y %h %s' file)\" = '640 1 2 7 2 5000'
+             test \"$(readlink link)\" = file && test -p fifo && cmp file link && mv other ../mounted/moved",
+        );
+        let file = File::options().read(true).write(true).open(&path).expect("root may do this");
+        rustix::fs::fsetxattr(&file, "user.note", b"1", rustix::fs::XattrFlags::empty())
+            .expect("it is supported");
+        let mut names = [0_u8; 100];
+        let length = rustix::fs::listxattr(&path, &mut names).expect("it is supported");
+        assert_eq!(&names[..length], b"user.note\0", "{options}");
+        // A deleted file stays usable while it is open.
+        std::fs::remove_file(&path).expect("it exists");
+        std::fs::remove_file(mounted.path("moved")).expect("it exists");
+        assert_eq!(file.metadata().expect("it is open").nlink(), 0, "{options}");
+        file.set_len(4000).expect("it is open");
+        file.write_all_at(b"x", 4000).expect("it is open");
+        let mut found = vec![0; 4001];
+        file.read_exact_at(&mut found, 0).expect("it is open");
+        assert!(found[..4000] == content[..4000] && found[4000] == b'x', "{options}");
+        rustix::fs::fremovexattr(&file, "user.note").expect("it is open");
+    }
+}
+
+#[test]
+fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
+    if !can_mount() {
+        return;
+    }
+    let (folder, source) = folder_on_disk();
+    let mounted = Mounted::over(folder, source, "mode=auto,files=256,timeout=0s");
+    mounted.use_up_descriptors();
+    let mut reused = 0;
+    for round in 0..50 {
+        let (name, next) = (format!("{round}"), format!("{round} again"));
+        std::fs::write(mounted.below(&name), &name).expect("it is writable");
+        let before = mounted.path(&name).metadata().expect("it exists").ino();
+        // The kernel still knows the file that is deleted in the source.
+        std::fs::remove_file(mounted.below(&name)).expect("it exists");
+        std::fs::write(mounted.below(&next), &next).expect("it is writable");
+        let found = std::fs::read_to_string(mounted.path(&next)).expect("it exists");
+        assert_eq!(found, next);
+        reused += u32::from(mounted.path(&next).metadata().expect("it exists").ino() == before);
+        assert!(!mounted.path(&name).exists());
+    }
+    eprintln!("{reused} of 50 new files got the number of a deleted one");
 }
 
 #[test]

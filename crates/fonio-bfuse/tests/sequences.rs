@@ -22,6 +22,9 @@ const WRITE_BYTES_MAX: u64 = 70_000;
 /// Number of operations in a sequence: large enough for complex states, small enough for shortening.
 const SEQUENCE: u64 = 400;
 
+/// The option with which the daemon opens files by their handles.
+const FEW: &str = "files=256";
+
 /// Maximum number of attempts to shorten a sequence; each attempt runs a complete sequence.
 const ATTEMPTS_MAX: usize = 300;
 
@@ -504,6 +507,9 @@ fn setting(name: &str, default: u64) -> u64 {
 #[track_caller]
 fn check(options: &str) {
     let Some(mounted) = support::mount(options) else { return };
+    if options.contains(FEW) {
+        mounted.use_up_descriptors();
+    }
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
     // Three sequences run at the same time, each in its own directory. The sequences share the daemon's
@@ -550,4 +556,7 @@ tests! {
     auto "mode=auto"
     auto_without_io_uring "mode=auto,io_uring=no"
     buffered_for_one_user "mode=buffered,noallow_other"
+    buffered_by_handle "mode=buffered,files=256"
+    writeback_by_handle "mode=writeback,files=256"
+    auto_by_handle "mode=auto,files=256"
 }

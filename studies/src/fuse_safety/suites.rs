@@ -18,7 +18,8 @@ use anyhow::{Context, Result, ensure};
 use super::Mounted;
 use crate::process;
 
-const MODES: [&str; 8] = [
+/// The last two modes hold file handles instead of descriptors.
+const MODES: [&str; 10] = [
     "mode=stock",
     "mode=extended",
     "mode=buffered",
@@ -27,6 +28,8 @@ const MODES: [&str; 8] = [
     "mode=writeback,io_uring=no",
     "mode=auto",
     "mode=auto,io_uring=no",
+    "mode=buffered,files=256",
+    "mode=auto,files=256",
 ];
 
 /// The settings of pjdfstest: users that every Debian system has, and features that the suite cannot detect.
@@ -98,14 +101,30 @@ pub fn run(fonio: &Path) -> Result<()> {
         println!("{shown}: pjdfstest passes {passed} of {} cases", native.len());
         for mode in MODES {
             let mounted = Mounted::start(fonio, &source, &format!("{mode},suid,dev"))?;
+            let known = mode.contains("files=").then(|| know_many(&source, mounted.path())).transpose()?;
             let found = conform(&pjdfstest, mounted.path(), folder.path())?;
             check(&native, &found).with_context(|| format!("pjdfstest on {shown}, {mode}"))?;
             exercise(&fsx, mounted.path(), folder.path())
                 .with_context(|| format!("fsx on {shown}, {mode}"))?;
+            if let Some(known) = known {
+                fs::remove_dir_all(known)?;
+            }
             println!("{shown}, {mode}: pjdfstest passes as in the folder, fsx finds no error");
         }
     }
     Ok(())
+}
+
+/// Looks up so many files that a daemon with `files=256` opens new files by their handles. Returns the folder
+/// with these files.
+fn know_many(source: &Path, mounted: &Path) -> Result<PathBuf> {
+    let folder = source.join("known");
+    fs::create_dir(&folder)?;
+    for number in 0..256 {
+        fs::write(folder.join(number.to_string()), "")?;
+        mounted.join("known").join(number.to_string()).metadata()?;
+    }
+    Ok(folder)
 }
 
 fn install(root: &Path, name: &str, version: &str) -> Result<PathBuf> {

@@ -1,7 +1,8 @@
 //! Keeps the daemon from running out of file descriptors.
 //!
 //! The daemon holds a descriptor for each inode in the kernel's cache (`crate::node`), and the kernel caches
-//! inodes until it needs their memory. When three quarters of the descriptors are in use, a thread asks the
+//! inodes until it needs their memory. When half of the descriptors are in use, the daemon holds the file handles
+//! of new files instead, if it may open files by handle (`crate::place`). When three quarters of the descriptors are in use, a thread asks the
 //! kernel to forget unused inodes until half of the descriptors are free. A request that finds no free
 //! descriptor waits up to [`WAIT_MAX`]. So applications get `EMFILE` only if they have too many files open at
 //! the same time.
@@ -71,6 +72,11 @@ impl Descriptors {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(UNPOISONED)
+    }
+
+    /// Returns whether `used` descriptors are so many that new inodes should do without.
+    pub(crate) fn are_spared(&self, used: u64) -> bool {
+        used > self.low
     }
 
     /// Returns whether `used` descriptors are more than the thread tolerates.

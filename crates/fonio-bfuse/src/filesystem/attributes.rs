@@ -55,12 +55,13 @@ impl FileSystem {
         }
         if valid & setattr::MODE != 0 {
             node.set_privileged();
-            rustix::fs::chmod(Self::path_of(&node), Mode::from_raw_mode(mode & 0o7777))?;
+            let inode = self.inode_of(&node)?;
+            rustix::fs::chmod(Self::path_of(&inode), Mode::from_raw_mode(mode & 0o7777))?;
         }
         if valid & (setattr::UID | setattr::GID) != 0 {
             let uid = (valid & setattr::UID != 0).then(|| Uid::from_raw(uid));
             let gid = (valid & setattr::GID != 0).then(|| Gid::from_raw(gid));
-            rustix::fs::chownat(&node.file, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            rustix::fs::chownat(self.inode_of(&node)?, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if valid & setattr::SIZE != 0 {
             self.truncate(&node, handle.as_deref(), size)?;
@@ -78,7 +79,7 @@ impl FileSystem {
                 last_access: time(setattr::ATIME, setattr::ATIME_NOW, atime, atime_nsec),
                 last_modification: time(setattr::MTIME, setattr::MTIME_NOW, mtime, mtime_nsec),
             };
-            rustix::fs::utimensat(&node.file, c"", &times, AtFlags::EMPTY_PATH)?;
+            rustix::fs::utimensat(self.inode_of(&node)?, c"", &times, AtFlags::EMPTY_PATH)?;
         }
         self.answer_attributes(&node, out)
     }
@@ -90,7 +91,7 @@ impl FileSystem {
         let (_sync, mask) = (fields.u32()?, fields.u32()?);
         let attributes = self.attributes(&node)?;
         let wanted = StatxFlags::from_bits_retain(mask) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let found = rustix::fs::statx(&node.file, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let found = rustix::fs::statx(self.inode_of(&node)?, c"", AtFlags::EMPTY_PATH, wanted)?;
         // Other fields (mount ID, alignment of direct I/O) belong to the mount, not to the source.
         let known = (StatxFlags::BASIC_STATS | StatxFlags::BTIME).bits() & found.stx_mask;
         let mut record = Record::new(out);
@@ -114,13 +115,14 @@ impl FileSystem {
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);
-        rustix::fs::accessat(rustix::fs::CWD, Self::path_of(&node), wanted, AtFlags::EACCESS)?;
+        let inode = self.inode_of(&node)?;
+        rustix::fs::accessat(rustix::fs::CWD, Self::path_of(&inode), wanted, AtFlags::EACCESS)?;
         Ok(0)
     }
 
     pub(super) fn statfs(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
-        let below = rustix::fs::fstatvfs(&node.file)?;
+        let below = rustix::fs::fstatvfs(self.inode_of(&node)?)?;
         let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let mut record = Record::new(out);
         record

@@ -17,10 +17,11 @@ impl FileSystem {
         let name = payload.name()?;
         let value = payload.bytes(size as usize)?;
         node.set_privileged();
-        let path = Self::path_of(&node);
+        let inode = self.inode_of(&node)?;
+        let path = Self::path_of(&inode);
         rustix::fs::setxattr(&path, name, value, xattr_flags(flags))?;
         if asks & SETXATTR_ACL_KILL_SGID != 0 {
-            let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(&node.file)?.st_mode);
+            let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(&inode)?.st_mode);
             rustix::fs::chmod(&path, mode - rustix::fs::Mode::SGID)?;
         }
         Ok(0)
@@ -30,7 +31,8 @@ impl FileSystem {
         let node = self.node(request.header.node)?;
         let size = request.fields().u32()? as usize;
         let name = request.payload_fields().name()?;
-        let path = Self::path_of(&node);
+        let inode = self.inode_of(&node)?;
+        let path = Self::path_of(&inode);
         if size == 0 {
             return answer_size(out, rustix::fs::getxattr_query(&path, name)?);
         }
@@ -40,7 +42,8 @@ impl FileSystem {
     pub(super) fn list_extended(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
         let size = request.fields().u32()? as usize;
-        let path = Self::path_of(&node);
+        let inode = self.inode_of(&node)?;
+        let path = Self::path_of(&inode);
         if size == 0 {
             return answer_size(out, rustix::fs::listxattr_query(&path)?);
         }
@@ -49,7 +52,8 @@ impl FileSystem {
 
     pub(super) fn remove_extended(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
-        rustix::fs::removexattr(Self::path_of(&node), request.payload_fields().name()?)?;
+        let inode = self.inode_of(&node)?;
+        rustix::fs::removexattr(Self::path_of(&inode), request.payload_fields().name()?)?;
         Ok(0)
     }
 

@@ -78,7 +78,7 @@ impl FileSystem {
         let fresh = self.flags_below(flags) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = self.descriptors.find_one(Some(parent.id), || {
             worker.identity.act_as(Self::caller(request), umask, || {
-                rustix::fs::openat(&parent.file, name, fresh, Mode::from_raw_mode(mode))
+                rustix::fs::openat(parent.directory()?, name, fresh, Mode::from_raw_mode(mode))
             })
         });
         match made {
@@ -113,7 +113,7 @@ impl FileSystem {
         below |= flags & OFlags::EXCL;
         let file = self.descriptors.find_one(None, || {
             worker.identity.act_as(Self::caller(request), umask, || {
-                rustix::fs::openat(&parent.file, c".", below, Mode::from_raw_mode(mode))
+                rustix::fs::openat(parent.directory()?, c".", below, Mode::from_raw_mode(mode))
             })
         })?;
         self.answer_created(worker, file, &parent, None, flags, out)
@@ -142,7 +142,7 @@ impl FileSystem {
     /// if another file in the source has replaced the new file.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
+        let path = rustix::fs::openat(parent.directory().ok()?, name, flags, Mode::empty()).ok()?;
         let found = rustix::fs::fstat(&path).ok()?;
         ((found.st_dev, found.st_ino) == (made.st_dev, made.st_ino)).then_some(path)
     }

@@ -21,10 +21,11 @@ use rustix::io::Errno;
 
 use crate::buffer::{Buffer, Seen};
 use crate::descriptors::Descriptors;
-use crate::kernel::{Caller, Identity};
+use crate::kernel::{Caller, FileHandle, Identity};
 use crate::modes::{ChosenMode, Serving};
 use crate::node::{Node, Nodes};
 use crate::options::Options;
+use crate::place::{ByHandle, Opened, Place};
 use crate::protocol::{Attributes, Fields, HEADER_OUT, Opcode, Record, Request, attributes_of, notify};
 use crate::slab::Slab;
 use crate::statistics::Statistics;
@@ -49,6 +50,8 @@ pub(crate) struct FileSystem {
     pub(crate) descriptors: Descriptors,
     /// `/proc/self/fd`, used to open the files to which `O_PATH` descriptors refer.
     descriptor_links: OwnedFd,
+    /// If inodes can be opened by their file handles, new inodes need no descriptors when these become scarce.
+    by_handle: Option<ByHandle>,
     /// The device of the source's root. Inodes of other devices get new numbers, so inode numbers do not
     /// collide.
     root_device: u64,
@@ -94,6 +97,7 @@ impl FileSystem {
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let by_handle = options.file_handles.then(|| ByHandle::of_source(&root)).flatten();
         Ok(Self {
             chosen,
             options,
@@ -106,6 +110,7 @@ impl FileSystem {
             device,
             descriptors,
             descriptor_links,
+            by_handle,
             root_device: stat.st_dev,
         })
     }
@@ -187,7 +192,23 @@ impl FileSystem {
 
     /// Opens the source file of a node again.
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
-        self.reopen(&node.file, None, flags)
+        match &node.place {
+            Place::Descriptor(file) => self.reopen(file, None, flags),
+            Place::Handle(handle) => self.open_by_handle(handle, flags - OFlags::NOFOLLOW),
+        }
+    }
+
+    fn open_by_handle(&self, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let by_handle = self.by_handle.as_ref().ok_or(Errno::STALE)?;
+        self.descriptors.find_one(None, || by_handle.open(handle, flags))
+    }
+
+    /// Returns a descriptor of a node's inode (`O_PATH`). Fails with `ESTALE` if the inode has been deleted.
+    fn inode_of<'a>(&self, node: &'a Node) -> Result<Opened<'a>, Errno> {
+        match &node.place {
+            Place::Descriptor(file) => Ok(Opened::Held(file.as_fd())),
+            Place::Handle(handle) => Ok(Opened::Own(self.open_by_handle(handle, OFlags::PATH)?)),
+        }
     }
 
     fn reopen(&self, file: impl AsFd, locked: Option<u64>, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -199,7 +220,7 @@ impl FileSystem {
 
     /// Returns the number of descriptors held by inodes and open files.
     pub(crate) fn descriptors_used(&self) -> u64 {
-        self.nodes.count() + self.handles.count() + self.directories.count()
+        self.nodes.descriptors() + self.handles.count() + self.directories.count()
     }
 
     /// Returns whether descriptors are short, so that the kernel should forget inodes and get no new inodes.
@@ -209,30 +230,33 @@ impl FileSystem {
 
     /// Returns the node for `file`, which was found in `parent`, and counts a lookup.
     fn know(&self, file: OwnedFd, stat: &Stat, parent: &Node) -> Arc<Node> {
-        let node = self.nodes.look_up(file, stat, parent.id);
+        let spares = self.descriptors.are_spared(self.descriptors_used());
+        let node = self.nodes.look_up(file, stat, parent.id, self.by_handle.as_ref(), spares);
         if self.is_short_of_descriptors() {
             self.descriptors.ask();
         }
         node
     }
 
-    /// Returns the last component of a node's path, which is one of the node's names.
+    /// Returns the last component of a node's path, which is one of the node's names; `None` if the node has no
+    /// descriptor.
     pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
-        let link = node.file.as_raw_fd().to_string();
+        let Place::Descriptor(file) = &node.place else { return None };
+        let link = file.as_raw_fd().to_string();
         let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;
         path.to_bytes().rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
     }
 
-    /// Returns a path to the node's inode, for system calls that need a path.
-    fn path_of(node: &Node) -> String {
-        format!("/proc/self/fd/{}", node.file.as_raw_fd())
+    /// Returns a path to an opened inode, for system calls that need a path.
+    fn path_of(inode: &Opened<'_>) -> String {
+        format!("/proc/self/fd/{}", inode.as_fd().as_raw_fd())
     }
 
     /// Returns the attributes of a node as applications see them, including pending data.
     fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
         // Read the buffer first: data that leave the buffer afterwards are then visible in the source file.
         let pending = node.pending.end_and_time();
-        let stat = rustix::fs::fstat(&node.file)?;
+        let stat = rustix::fs::fstat(self.inode_of(node)?)?;
         Ok(self.overlay(&stat, pending))
     }
 

@@ -14,7 +14,7 @@ impl FileSystem {
     /// Returns the node of `name` and its attributes, and counts a lookup.
     pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(Arc<Node>, super::Attributes), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&parent.file, name, flags, Mode::empty());
+        let open = || rustix::fs::openat(parent.directory()?, name, flags, Mode::empty());
         let file = self.descriptors.find_one(Some(parent.id), open)?;
         let stat = rustix::fs::fstat(&file)?;
         let node = self.know(file, &stat, parent);
@@ -37,7 +37,7 @@ impl FileSystem {
 
     pub(super) fn read_link(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
-        let target = rustix::fs::readlinkat(&node.file, c"", Vec::new())?;
+        let target = rustix::fs::readlinkat(self.inode_of(&node)?, c"", Vec::new())?;
         Ok(Record::new(out).bytes(target.to_bytes()).length())
     }
 
@@ -45,9 +45,9 @@ impl FileSystem {
         let parent = self.node(request.header.node)?;
         let mut fields = request.payload_fields();
         let (name, target) = (fields.name()?, fields.name()?);
-        worker
-            .identity
-            .act_as(Self::caller(request), 0o022, || rustix::fs::symlinkat(target, &parent.file, name))?;
+        worker.identity.act_as(Self::caller(request), 0o022, || {
+            rustix::fs::symlinkat(target, parent.directory()?, name)
+        })?;
         self.answer_entry(&parent, name, out)
     }
 
@@ -62,7 +62,7 @@ impl FileSystem {
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
         worker.identity.act_as(Self::caller(request), umask, || {
             let device = rustix::fs::makedev(major, minor);
-            rustix::fs::mknodat(&parent.file, name, kind, Mode::from_raw_mode(mode), device)
+            rustix::fs::mknodat(parent.directory()?, name, kind, Mode::from_raw_mode(mode), device)
         })?;
         self.answer_entry(&parent, name, out)
     }
@@ -79,7 +79,7 @@ impl FileSystem {
         let (mode, umask) = (fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         worker.identity.act_as(Self::caller(request), umask, || {
-            rustix::fs::mkdirat(&parent.file, name, Mode::from_raw_mode(mode))
+            rustix::fs::mkdirat(parent.directory()?, name, Mode::from_raw_mode(mode))
         })?;
         self.answer_entry(&parent, name, out)
     }
@@ -87,7 +87,7 @@ impl FileSystem {
     pub(super) fn unlink(&self, request: &Request<'_>, is_directory: bool) -> Answer {
         let parent = self.node(request.header.node)?;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        rustix::fs::unlinkat(&parent.file, request.payload_fields().name()?, flags)?;
+        rustix::fs::unlinkat(parent.directory()?, request.payload_fields().name()?, flags)?;
         Ok(0)
     }
 
@@ -103,14 +103,14 @@ impl FileSystem {
         let (name, new_name) = (names.name()?, names.name()?);
         // Applications replace a file safely by writing a new file and renaming it over the old one. Buffered
         // data must be written to the source before the rename.
-        if let Ok(stat) = rustix::fs::statat(&from.file, name, AtFlags::SYMLINK_NOFOLLOW)
+        if let Ok(stat) = rustix::fs::statat(from.directory()?, name, AtFlags::SYMLINK_NOFOLLOW)
             && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
         {
             self.buffer.drain(&node.pending);
             node.set_parent(to.id);
         }
         let flags = RenameFlags::from_bits_retain(flags);
-        rustix::fs::renameat_with(&from.file, name, &to.file, new_name, flags)?;
+        rustix::fs::renameat_with(from.directory()?, name, to.directory()?, new_name, flags)?;
         Ok(0)
     }
 
@@ -118,8 +118,9 @@ impl FileSystem {
         let parent = self.node(request.header.node)?;
         let node = self.node(request.fields().u64()?)?;
         let name = request.payload_fields().name()?;
-        let path = Self::path_of(&node);
-        rustix::fs::linkat(rustix::fs::CWD, path, &parent.file, name, AtFlags::SYMLINK_FOLLOW)?;
+        let inode = self.inode_of(&node)?;
+        let path = Self::path_of(&inode);
+        rustix::fs::linkat(rustix::fs::CWD, path, parent.directory()?, name, AtFlags::SYMLINK_FOLLOW)?;
         self.answer_entry(&parent, name, out)
     }
 }

@@ -2,6 +2,7 @@
 
 mod backing;
 mod clone;
+mod file_handle;
 mod identity;
 mod inode;
 mod process;
@@ -9,6 +10,7 @@ mod ring;
 
 pub(crate) use backing::{Backing, clone_device};
 pub(crate) use clone::{AccessTimes, with_access_times};
+pub(crate) use file_handle::FileHandle;
 pub(crate) use identity::{Caller, Identity};
 pub(crate) use inode::{inode_attributes, set_inode_attributes};
 pub(crate) use process::{

@@ -76,6 +76,20 @@ impl Mounted {
         self.source.join(name)
     }
 
+    /// Looks up so many files that a daemon with the option `files=256` holds the file handles of new files, not
+    /// their descriptors.
+    pub fn use_up_descriptors(&self) {
+        let folder = self.below("known");
+        std::fs::create_dir(&folder).expect("the source is writable");
+        for number in 0..256 {
+            let name = format!("known/{number}");
+            std::fs::write(self.below(&name), "").expect("the source is writable");
+            self.path(&name).metadata().expect("it was just created");
+        }
+        let report = fonio_bfuse::report(&self.dir).expect("it answers");
+        assert!(report.inodes > report.descriptors, "{report:?}");
+    }
+
     /// Terminates the daemon, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);

@@ -19,7 +19,8 @@ use clap::Args;
     io_unit=SIZE      largest request, 4K to 1M\n  \
     timeout=TIME      how long the kernel caches names and attributes, 1s\n  \
     threads=N         largest number of requests served at the same time, 8\n  \
-    files=N           largest number of file descriptors; from three quarters on, the kernel must forget inodes\n  \
+    files=N           largest number of file descriptors\n  \
+    file_handles=no   when descriptors become scarce, let the kernel forget inodes instead of holding file handles\n  \
     io_uring=auto     requests through io_uring if possible (Linux 6.14): operations on names are several times faster\n  \
     btime             report birth times, at the cost of one more request per file\n  \
     prometheus=ADDR   serve Prometheus at this address, such as 127.0.0.1:9464\n  \

@@ -37,7 +37,9 @@ pub fn all() -> Result<()> {
         start::run(&start::Arguments { rounds: 3, share: None })?,
         programs::DEVICES.run(&[("rounds", 1, 3)])?,
     ];
-    sync_policy::run()?;
+    let sync_policy = sync_policy::measure()?;
+    sync_policy.keep(false)?;
+    results.push(sync_policy);
     if process::is_root() {
         results.push(programs::RECORD.run(&[("rounds", 1, 5), ("seconds", 1, 3)])?);
         results.push(programs::BLOCKED.run(&[("rounds", 1, 3), ("seconds", 1, 5)])?);

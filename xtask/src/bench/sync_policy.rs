@@ -17,7 +17,14 @@ const ROUNDS: usize = 7;
 /// each class.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
+/// Measures, and keeps the result.
 pub fn run() -> Result<()> {
+    measure()?.keep(true)?;
+    Ok(())
+}
+
+/// Measures. The short form of all benchmarks uses this result, which is not kept.
+pub fn measure() -> Result<StudyResult> {
     let library = process::build_sync_library()?;
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let statements = dir.path().join("statements.sql");
@@ -69,6 +76,5 @@ pub fn run() -> Result<()> {
             times.iter().zip(&without).map(|(with, without)| with - without).collect();
         result.row(*class, vec![cell(times), cell(&differences)]);
     }
-    result.keep(true)?;
-    Ok(())
+    Ok(result)
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench recorders`: the cost of recording by fonio, perf, trace-cmd and bpftrace, with the same job.
 //!
 //! Each round runs the job alone and with each tool, in rotating order. One of the tools does nothing, at the tracepoints
-//! that fonio uses: no recorder there can cost less. The second part limits the job and the tool to the
+//! that fonio uses: no recorder there can cost less. Each round also runs the job alone a second time: an interval of this
+//! row that excludes 0 shows a comparison that cannot be trusted. The second part limits the job and the tool to the
 //! share of a processor that is as fast as a Raspberry Pi Zero.
 
 use anyhow::{Result, ensure};
@@ -57,6 +58,7 @@ pub fn run(&Arguments { rounds, share }: &Arguments) -> Result<()> {
         ("`trace-cmd record` of the same events", Some(Tool::TraceCmd)),
         ("bpftrace: what biosnoop prints", Some(Tool::Biosnoop)),
         ("BPF programs that do nothing, at fonio's tracepoints", Some(Tool::Nothing(&nothing))),
+        ("alone, again", None),
     ];
     let job = Job { device: &device, dir: &dir, requests: REQUESTS, options: &[], groups: &[] };
     let mut missing = String::new();
@@ -152,8 +154,8 @@ impl Part<'_> {
         let statistics = Statistics::enable()?;
         let in_bpf: Vec<Run> = tools.iter().map(|(_, tool)| job.run(*tool)).collect::<Result<_>>()?;
         drop(statistics);
-        for (((name, tool), of_tool), in_bpf) in tools.iter().zip(&runs).zip(&in_bpf) {
-            let more = tool.map(|_| ratio(&runs[0], of_tool, self.of)).transpose()?;
+        for (at, (((name, tool), of_tool), in_bpf)) in tools.iter().zip(&runs).zip(&in_bpf).enumerate() {
+            let more = (at > 0).then(|| ratio(&runs[0], of_tool, self.of)).transpose()?;
             let [by, interval] = more.map_or([Cell::once(None, "%", 1), "–".into()], |more| {
                 let interval = format!("{:.1} % to {:.1} %", percent(more.low), percent(more.high));
                 [Cell::once(percent(more.value), "%", 1), interval.into()]

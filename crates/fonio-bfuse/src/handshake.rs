@@ -28,7 +28,6 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
     | init::PARALLEL_DIROPS
-    | init::POSIX_ACL
     | init::MAX_PAGES
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
@@ -94,6 +93,12 @@ pub(crate) fn shake_hands(
         }
     };
     let mut wanted = ALWAYS;
+    if options.allow_other {
+        // With this flag, the kernel checks permissions, also by ACLs. So after each change of a directory, it asks for
+        // the directory's attributes again. If only the mounting user has access, the source's checks of the daemon
+        // suffice.
+        wanted |= init::POSIX_ACL;
+    }
     if chosen.writeback() {
         wanted |= init::WRITEBACK_CACHE;
     } else {

@@ -654,6 +654,52 @@ fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
     eprintln!("{reused} of 50 new files got the number of a deleted one");
 }
 
+/// If other users have access, the kernel checks permissions, and needs the attributes of a directory after each
+/// change.
+#[test]
+fn a_mount_for_one_user_needs_a_request_less_for_each_change_of_a_name() {
+    if !can_mount() {
+        return;
+    }
+    const FILES: u64 = 200;
+    for options in ["mode=auto", "mode=buffered"] {
+        let [asked, asked_alone] = ["allow_other", "noallow_other"].map(|who| {
+            let (folder, source) = folder_on_disk();
+            let mounted = Mounted::over(folder, source, &format!("{options},{who}"));
+            // An ACL (version 2) of a directory for new files: the owner rwx, the group r-x, the user 7 rw-, a mask rwx.
+            let entry = |tag: u16, bits: u16, id: u32| {
+                [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+            };
+            let all = [(1, 7, u32::MAX), (2, 6, 7), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)];
+            let mut list = 2_u32.to_le_bytes().to_vec();
+            list.extend(all.iter().flat_map(|(tag, bits, id)| entry(*tag, *bits, *id)));
+            std::fs::create_dir(mounted.path("shared")).expect("it is writable");
+            let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
+            rustix::fs::setxattr(mounted.path("shared"), name, &list, flags).expect("the disk has ACLs");
+            File::create(mounted.path("shared/file")).expect("it is writable");
+            let mut found = [0; 100];
+            let length =
+                rustix::fs::getxattr(mounted.path("shared/file"), "system.posix_acl_access", &mut found);
+            assert_eq!(length, Ok(list.len()), "{options},{who}: the ACL is inherited");
+            assert_eq!(
+                mode_of(&mounted.path("shared/file")),
+                0o660,
+                "{options},{who}: with the rights of the mask"
+            );
+            for number in 0..FILES {
+                File::create(mounted.path(&number.to_string())).expect("it is writable");
+            }
+            for number in 0..FILES {
+                std::fs::remove_file(mounted.path(&number.to_string())).expect("it exists");
+            }
+            let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
+            let asked = report.requests.iter().find(|request| request.name == "getattr");
+            asked.map_or(0, |asked| asked.time_ns.count)
+        });
+        assert!(asked >= 2 * FILES && asked_alone < FILES / 2, "{options}: {asked}, {asked_alone}");
+    }
+}
+
 #[test]
 fn too_many_open_files_are_told_and_can_be_closed() {
     let Some(mounted) = mount("mode=auto,files=256") else { return };

@@ -23,9 +23,13 @@ const HELPER: &str = "fusermount3";
 /// Returns the mount options that determine who has access. If other users have access, the kernel checks
 /// permissions. For these checks, it requests a directory's attributes after each change of the directory. If
 /// only the mounting user has access, the daemon acts as this user, and the source file system checks
-/// permissions.
+/// permissions; root's daemon may do everything.
 fn access(options: &Options) -> &'static str {
-    if options.allow_other { ",default_permissions,allow_other" } else { "" }
+    match (options.allow_other, options.has_kernel_checks()) {
+        (true, _) => ",default_permissions,allow_other",
+        (false, true) => ",default_permissions",
+        (false, false) => "",
+    }
 }
 
 /// Mounts `source` at `dir`, and returns the descriptor of `/dev/fuse`.

@@ -93,10 +93,9 @@ pub(crate) fn shake_hands(
         }
     };
     let mut wanted = ALWAYS;
-    if options.allow_other {
+    if options.has_kernel_checks() {
         // With this flag, the kernel checks permissions, also by ACLs. So after each change of a directory, it asks for
-        // the directory's attributes again. If only the mounting user has access, the source's checks of the daemon
-        // suffice.
+        // the directory's attributes again.
         wanted |= init::POSIX_ACL;
     }
     if chosen.writeback() {

@@ -11,13 +11,13 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::buffer::Pending;
-use crate::kernel::Backing;
+use crate::kernel::{Backing, FileHandle};
 use crate::modes::Serving;
 use crate::place::{ByHandle, Place};
 use crate::protocol::ROOT_ID;
@@ -52,6 +52,8 @@ pub(crate) struct OpenState {
     /// Size and times of the file at the last close. If size and times are unchanged at the next open, the
     /// kernel may keep its cached pages.
     pub(crate) version: Option<Version>,
+    /// The file that was opened last, if it is still open.
+    pub(crate) file: Weak<OwnedFd>,
 }
 
 /// Values that change with each write: size, modification time, change time.
@@ -123,6 +125,8 @@ pub(crate) struct Nodes {
     /// Number of nodes that hold a descriptor.
     descriptors: AtomicU64,
     forgotten: AtomicU64,
+    /// Number of forgotten nodes that held a descriptor.
+    freed: AtomicU64,
 }
 
 impl Nodes {
@@ -133,6 +137,7 @@ impl Nodes {
             by_inode: std::array::from_fn(|_| Mutex::default()),
             descriptors: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
         };
         let root = nodes.look_up(root, stat, ROOT_ID, None, false);
         assert!(root.id == ROOT_ID, "the first node is the root");
@@ -157,10 +162,9 @@ impl Nodes {
         let mut shard = self.shard(stat.st_dev, stat.st_ino);
         let known = shard.get(&(stat.st_dev, stat.st_ino)).filter(|node| match &node.place {
             Place::Descriptor(_) => true,
-            // The inode of the node may have been deleted, and its number given to this file.
-            Place::Handle(handle) => {
-                by_handle.and_then(|handles| handles.handle_of(&file)).as_ref() == Some(handle)
-            }
+            // The inode of the node may have been deleted, and its number given to this file. The file may have
+            // been found through another mount.
+            Place::Handle(handle) => FileHandle::of(&file).is_ok_and(|(found, _)| found == *handle),
         });
         if let Some(node) = known {
             node.lookups.fetch_add(1, Ordering::Relaxed);
@@ -200,6 +204,7 @@ impl Nodes {
         }
         if matches!(node.place, Place::Descriptor(_)) {
             self.descriptors.fetch_sub(1, Ordering::Relaxed);
+            self.freed.fetch_add(1, Ordering::Relaxed);
         }
         self.forgotten.fetch_add(1, Ordering::Relaxed);
     }
@@ -225,6 +230,11 @@ impl Nodes {
     /// Returns the number of nodes that the kernel has forgotten since the start.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of descriptors that forgotten nodes have freed since the start.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// Returns the IDs of all nodes except the root, in no particular order.

@@ -46,6 +46,8 @@ pub struct Options {
     /// Whether other users may access the mount. If a user other than root mounts, `/etc/fuse.conf` must
     /// contain `user_allow_other`.
     pub allow_other: bool,
+    /// Whether the kernel checks permissions even if other users have no access. With `allow_other`, it always does.
+    pub default_permissions: bool,
     /// Address at which Prometheus can read the metrics, such as `127.0.0.1:9464`.
     pub prometheus: Option<SocketAddr>,
     /// The source shown in `/proc/self/mountinfo`; `None` means the path of the source.
@@ -185,6 +187,7 @@ impl Default for Options {
             birth_times: false,
             timeout: Duration::from_secs(1),
             allow_other: rustix::process::geteuid().is_root(),
+            default_permissions: false,
             prometheus: None,
             name: None,
             remount: false,
@@ -237,6 +240,11 @@ impl Options {
             });
         }
         Ok(options)
+    }
+
+    /// Returns whether the kernel checks permissions.
+    pub(crate) fn has_kernel_checks(&self) -> bool {
+        self.allow_other || self.default_permissions
     }
 
     fn apply(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
@@ -302,8 +310,7 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("remount", None) => self.remount = true,
-            // The option `default_permissions` is always in effect.
-            ("default_permissions", None) => {}
+            ("default_permissions", None) => self.default_permissions = true,
             // mount(8) passes these options when it remounts.
             ("user_id" | "group_id", Some(_)) => {}
             (

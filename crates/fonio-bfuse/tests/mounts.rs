@@ -581,8 +581,8 @@ fn far_more_inodes_than_descriptors() {
         let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
         assert_eq!(report.descriptors_max, LIMIT, "{mode}");
         assert!(report.descriptors < LIMIT, "{mode}: {} used", report.descriptors);
-        // Only root can open files by their handles.
-        let has_handles = handles == "yes" && rustix::process::geteuid().is_root();
+        // Not all file systems have them.
+        let has_handles = handles == "yes" && report.inodes > report.descriptors;
         assert_eq!(report.prunes == 0, has_handles, "{mode}: {} prunes", report.prunes);
         assert_eq!(report.inodes > LIMIT, has_handles, "{mode}: {} inodes", report.inodes);
         for (number, file) in open.iter().enumerate() {
@@ -600,7 +600,9 @@ fn a_file_that_is_known_by_its_handle_is_like_any_other() {
     for (options, mounted) in
         mounts(&["mode=auto,files=256,timeout=0s", "mode=buffered,files=256,timeout=0s"])
     {
-        mounted.use_up_descriptors();
+        if !mounted.use_up_descriptors() {
+            return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
+        }
         let path = mounted.path("file");
         let content = piece(0, 5000);
         std::fs::write(&path, &content).expect("it is writable");
@@ -637,7 +639,9 @@ fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
     }
     let (folder, source) = folder_on_disk();
     let mounted = Mounted::over(folder, source, "mode=auto,files=256,timeout=0s");
-    mounted.use_up_descriptors();
+    if !mounted.use_up_descriptors() {
+        return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
+    }
     let mut reused = 0;
     for round in 0..50 {
         let (name, next) = (format!("{round}"), format!("{round} again"));
@@ -651,7 +655,33 @@ fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
         reused += u32::from(mounted.path(&next).metadata().expect("it exists").ino() == before);
         assert!(!mounted.path(&name).exists());
     }
-    eprintln!("{reused} of 50 new files got the number of a deleted one");
+    if reused == 0 {
+        skip(Need::FileHandles, format!("{} reuses no inode numbers", mounted.source.display()));
+    }
+}
+
+#[test]
+fn a_file_found_through_two_mounts_is_one_file() {
+    if !can_mount() {
+        return;
+    }
+    let (folder, source) = folder_on_disk();
+    let mounted = Mounted::over(folder, source, "mode=auto,files=256,timeout=0s");
+    if !mounted.use_up_descriptors() {
+        return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
+    }
+    let inodes = || fonio_bfuse::report(&mounted.dir).expect("it answers").inodes;
+    std::fs::create_dir(mounted.below("one")).expect("it is writable");
+    std::fs::create_dir(mounted.below("other")).expect("it is writable");
+    std::fs::write(mounted.below("one/file"), "").expect("it is writable");
+    mounted.path("one/file").metadata().expect("it exists");
+    let before = inodes();
+    rustix::mount::mount_bind(mounted.below("one"), mounted.below("other")).expect("root may do this");
+    let found = ["other/file", "one/file"].map(|name| mounted.path(name).metadata().map(|found| found.ino()));
+    let after = inodes();
+    rustix::mount::unmount(mounted.below("other"), UnmountFlags::DETACH).expect("it was mounted");
+    let [one, other] = found.map(|found| found.expect("it exists"));
+    assert!(one == other && before == after, "{one} and {other}; {before} and {after} inodes");
 }
 
 /// If other users have access, the kernel checks permissions, and needs the attributes of a directory after each
@@ -663,7 +693,8 @@ fn a_mount_for_one_user_needs_a_request_less_for_each_change_of_a_name() {
     }
     const FILES: u64 = 200;
     for options in ["mode=auto", "mode=buffered"] {
-        let [asked, asked_alone] = ["allow_other", "noallow_other"].map(|who| {
+        let all = ["allow_other", "noallow_other", "noallow_other,default_permissions"];
+        let [asked, asked_alone, asked_as_wanted] = all.map(|who| {
             let (folder, source) = folder_on_disk();
             let mounted = Mounted::over(folder, source, &format!("{options},{who}"));
             // An ACL (version 2) of a directory for new files: the owner rwx, the group r-x, the user 7 rw-, a mask rwx.
@@ -686,6 +717,10 @@ fn a_mount_for_one_user_needs_a_request_less_for_each_change_of_a_name() {
                 0o660,
                 "{options},{who}: with the rights of the mask"
             );
+            // An ACL also changes the mode, as the kernel notices at once.
+            rustix::fs::setxattr(mounted.path("shared/file"), "system.posix_acl_access", &list, flags)
+                .expect("the disk has ACLs");
+            assert_eq!(mode_of(&mounted.path("shared/file")), 0o770, "{options},{who}");
             for number in 0..FILES {
                 File::create(mounted.path(&number.to_string())).expect("it is writable");
             }
@@ -696,7 +731,8 @@ fn a_mount_for_one_user_needs_a_request_less_for_each_change_of_a_name() {
             let asked = report.requests.iter().find(|request| request.name == "getattr");
             asked.map_or(0, |asked| asked.time_ns.count)
         });
-        assert!(asked >= 2 * FILES && asked_alone < FILES / 2, "{options}: {asked}, {asked_alone}");
+        assert!(asked.min(asked_as_wanted) >= 2 * FILES, "{options}: {asked}, {asked_as_wanted}");
+        assert!(asked_alone < FILES / 2, "{options}: {asked_alone}");
     }
 }
 
@@ -712,6 +748,13 @@ fn too_many_open_files_are_told_and_can_be_closed() {
         assert!(open.len() < 256, "the daemon opened more files than its limit allows");
     };
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
+    // What needs a descriptor only for a moment still works.
+    for (number, file) in open.iter().enumerate() {
+        file.set_len(number as u64).expect("it is open");
+        set_mode(&mounted.path(&number.to_string()), 0o600);
+        let found = file.metadata().expect("it is open");
+        assert_eq!((found.len(), found.mode() & 0o777), (number as u64, 0o600));
+    }
     open.clear();
     // Descriptors of closed files become free after the kernel's release requests.
     assert!(comes_true(100, || File::create(mounted.path("again")).is_ok()), "a descriptor came back");

@@ -55,6 +55,7 @@ macro_rules! needs {
 needs! {
     Root "root" "The tests run as root, with permission to mount, record and create devices." Root
     Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)." File("/dev/fuse")
+    FileHandles "file_handles" "The file system of the repository has file handles and reuses inode numbers, as ext4 does." Attempt
     Loop "loop" "The kernel supports loop devices (`/dev/loop-control`)." File("/dev/loop-control")
     Ublk "ublk" "The kernel supports ublk devices (`/dev/ublk-control`; Linux 6.5 or later)." File("/dev/ublk-control")
     Tracefs "tracefs" "The kernel traces block I/O through tracefs instances." Attempt

@@ -96,13 +96,21 @@ pub fn run(fonio: &Path) -> Result<()> {
         let source = folder.path().join("source");
         fs::create_dir(&source)?;
         let shown = place.display();
-        let native = conform(&pjdfstest, &source, folder.path())?;
+        let native = conform(&pjdfstest, &source, folder.path(), &[])?;
         let passed = native.values().filter(|outcome| *outcome == "ok").count();
         println!("{shown}: pjdfstest passes {passed} of {} cases", native.len());
         for mode in MODES {
             let mounted = Mounted::start(fonio, &source, &format!("{mode},suid,dev"))?;
             let known = mode.contains("files=").then(|| know_many(&source, mounted.path())).transpose()?;
-            let found = conform(&pjdfstest, mounted.path(), folder.path())?;
+            let mut found = conform(&pjdfstest, mounted.path(), folder.path(), &[])?;
+            let worse = worse(&native, &found);
+            if !worse.is_empty() {
+                // pjdfstest runs cases at the same time. While a case starts a program, another case can fail because the new
+                // process still has the other case's file open.
+                println!("{shown}, {mode}: these cases run again, alone: {}", worse.join(", "));
+                let again = conform(&pjdfstest, mounted.path(), folder.path(), &worse)?;
+                found.extend(again);
+            }
             check(&native, &found).with_context(|| format!("pjdfstest on {shown}, {mode}"))?;
             exercise(&fsx, mounted.path(), folder.path())
                 .with_context(|| format!("fsx on {shown}, {mode}"))?;
@@ -137,7 +145,8 @@ fn install(root: &Path, name: &str, version: &str) -> Result<PathBuf> {
 }
 
 /// Runs pjdfstest in `dir` and returns the outcome of each case: `ok`, `FAILED` or `skipped`.
-fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<String, String>> {
+/// Without `cases`, runs all of them.
+fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path, cases: &[&str]) -> Result<BTreeMap<String, String>> {
     let configuration = scratch.join("pjdfstest.toml");
     fs::write(&configuration, PJDFSTEST)?;
     let output = Command::new(pjdfstest)
@@ -145,6 +154,7 @@ fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<Stri
         .arg(&configuration)
         .arg("-p")
         .arg(dir)
+        .args(cases)
         .env("NO_COLOR", "1")
         .output()
         .context("cannot start pjdfstest")?;
@@ -164,13 +174,18 @@ fn outcomes(text: &str) -> BTreeMap<String, String> {
     cases.collect()
 }
 
-fn check(native: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Result<()> {
-    let worse: Vec<&str> = native
+/// Returns the cases that pass in the folder and not in the mount.
+fn worse<'a>(native: &'a BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Vec<&'a str> {
+    native
         .iter()
         .filter(|(case, outcome)| *outcome == "ok" && found.get(*case) != Some(outcome))
         .map(|(case, _)| case.as_str())
         .filter(|case| *case != NOT_TRIED)
-        .collect();
+        .collect()
+}
+
+fn check(native: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Result<()> {
+    let worse = worse(native, found);
     ensure!(worse.is_empty(), "these cases pass in the folder, not in the mount: {}", worse.join(", "));
     Ok(())
 }

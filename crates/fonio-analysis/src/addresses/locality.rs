@@ -86,6 +86,8 @@ const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 const SLAB_CHUNKS: usize = 256;
 /// Number of bits of a chunk's hash that decide whether the chunk is followed.
 const HASH_BITS: u32 = 32;
+/// Largest number of places that are counted one by one, which is faster than with vectors.
+const FEW_PLACES: usize = 8;
 const BATCH: usize = 256;
 /// Number of ranks in Figure 6 of the study, which ranks places by accesses.
 const RANKS: usize = 300;
@@ -201,14 +203,15 @@ impl PlaceTally {
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let counts = &mut chunk.0[usize::from(touch.write)];
-            // Update all places of the chunk, even those outside the range: this compiles to a few vector
-            // instructions.
-            let mut wrapped = false;
-            for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
-                *count = count.wrapping_add(one);
-                wrapped |= *count < one;
-            }
-            if wrapped {
+            let has_wrapped = if range.len() <= FEW_PLACES {
+                counts[range.clone()].iter_mut().fold(false, |has_wrapped, count| {
+                    *count = count.wrapping_add(1);
+                    has_wrapped | (*count == 0)
+                })
+            } else {
+                add(counts, &ones(range.clone()))
+            };
+            if has_wrapped {
                 for place in range.filter(|place| counts[*place] == 0) {
                     *self.carried.entry((*number, touch.write, place as u8)).or_default() += 256;
                 }
@@ -416,7 +419,19 @@ impl Question for PlaceTally {
     }
 }
 
-#[inline]
+/// Adds to all places of a chunk, also to those that get zero: this compiles to a few vector instructions. Returns
+/// whether a count overflowed.
+fn add(counts: &mut [u8; CHUNK_PLACES], ones: &[u8; CHUNK_PLACES]) -> bool {
+    let mut has_wrapped = 0;
+    for place in 0..CHUNK_PLACES {
+        let sum = counts[place].wrapping_add(ones[place]);
+        has_wrapped |= u8::from(sum < ones[place]);
+        counts[place] = sum;
+    }
+    has_wrapped != 0
+}
+
+/// Returns 1 for each place of the range, and 0 for the other places.
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     /// `CHUNK_PLACES` ones followed by `CHUNK_PLACES` zeroes. The slice that starts at `CHUNK_PLACES - n`
     /// begins with `n` ones.
@@ -429,12 +444,11 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
         }
         ones
     };
-    let before = |place: usize| &ONES[CHUNK_PLACES - place..][..CHUNK_PLACES];
-    let mut ones = [0; CHUNK_PLACES];
-    for (one, (until, from)) in ones.iter_mut().zip(before(range.end).iter().zip(before(range.start))) {
-        *one = until - from;
-    }
-    ones
+    let before = |until: usize| ONES[CHUNK_PLACES - until..].first_chunk::<CHUNK_PLACES>();
+    let (Some(until), Some(from)) = (before(range.end), before(range.start)) else {
+        return [0; CHUNK_PLACES];
+    };
+    std::array::from_fn(|place| until[place] - from[place])
 }
 
 /// For each number of touches: the number of places that were touched this many times.

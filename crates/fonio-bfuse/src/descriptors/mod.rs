@@ -33,6 +33,8 @@ const UNPOISONED: &str = "no thread panics while it holds the lock of the descri
 pub(crate) struct Descriptors {
     /// The process's limit of open files, `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
+    /// Maximum number of descriptors that inodes and open files may hold.
+    all: u64,
     /// If inodes and open files hold more descriptors than this number, some must be freed.
     high: u64,
     /// Number of descriptors in use at which a pass is complete.
@@ -62,6 +64,7 @@ impl Descriptors {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {
             limit,
+            all,
             high: all / 4 * 3,
             low: all / 2,
             is_asked: AtomicBool::new(false),
@@ -82,6 +85,11 @@ impl Descriptors {
     /// Returns whether `used` descriptors are more than the thread tolerates.
     pub(crate) fn are_short(&self, used: u64) -> bool {
         used > self.high
+    }
+
+    /// Returns whether `used` descriptors are so many that applications get no more.
+    pub(crate) fn are_used_up(&self, used: u64) -> bool {
+        used >= self.all
     }
 
     /// Asks the thread to free descriptors by making the kernel forget inodes.

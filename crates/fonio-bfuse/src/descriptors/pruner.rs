@@ -70,7 +70,7 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         let used = file_system.descriptors_used();
         // If the daemon itself uses more descriptors than planned, fewer descriptors remain for inodes.
         let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
-        let mut is_in_vain = used > enough;
+        let freed = file_system.nodes.freed();
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
@@ -79,8 +79,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }
-            is_in_vain = false;
         }
+        let is_in_vain = used > enough && file_system.nodes.freed() == freed;
         state = descriptors.lock();
         state.passes += 1;
         state.in_vain = if is_in_vain { state.in_vain + 1 } else { 0 };

@@ -4,6 +4,7 @@ use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, U
 
 use super::{Answer, FileSystem, Worker};
 use crate::node::Node;
+use crate::place::Opened;
 use crate::protocol::{GETATTR_HANDLE, Record, Request, setattr};
 
 impl FileSystem {
@@ -20,7 +21,11 @@ impl FileSystem {
     }
 
     fn answer_attributes(&self, node: &Node, out: &mut [u8]) -> Answer {
-        let attributes = self.attributes(node)?;
+        self.answer_attributes_of(node, &self.inode_of(node, None)?, out)
+    }
+
+    fn answer_attributes_of(&self, node: &Node, inode: &Opened<'_>, out: &mut [u8]) -> Answer {
+        let attributes = self.attributes(node, inode)?;
         let mut record = Record::new(out);
         let timeout = self.options.timeout;
         record.u64(timeout.as_secs()).u32(timeout.subsec_nanos()).u32(0).attributes(&attributes);
@@ -49,19 +54,20 @@ impl FileSystem {
 
         // Drain the buffer first: a later flush must not overwrite the new attributes.
         self.buffer.drain(&node.pending);
+        // One descriptor for all steps: the last step cannot fail for lack of another one.
+        let inode = self.inode_of(&node, None)?;
         if valid & setattr::KILL_SUIDGID != 0 && valid & setattr::SIZE != 0 {
             let file = self.open_below(&node, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?;
             self.kill_privileges(&node, &file)?;
         }
         if valid & setattr::MODE != 0 {
             node.set_privileged();
-            let inode = self.inode_of(&node)?;
             rustix::fs::chmod(Self::path_of(&inode), Mode::from_raw_mode(mode & 0o7777))?;
         }
         if valid & (setattr::UID | setattr::GID) != 0 {
             let uid = (valid & setattr::UID != 0).then(|| Uid::from_raw(uid));
             let gid = (valid & setattr::GID != 0).then(|| Gid::from_raw(gid));
-            rustix::fs::chownat(self.inode_of(&node)?, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            rustix::fs::chownat(&inode, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if valid & setattr::SIZE != 0 {
             self.truncate(&node, handle.as_deref(), size)?;
@@ -79,9 +85,9 @@ impl FileSystem {
                 last_access: time(setattr::ATIME, setattr::ATIME_NOW, atime, atime_nsec),
                 last_modification: time(setattr::MTIME, setattr::MTIME_NOW, mtime, mtime_nsec),
             };
-            rustix::fs::utimensat(self.inode_of(&node)?, c"", &times, AtFlags::EMPTY_PATH)?;
+            rustix::fs::utimensat(&inode, c"", &times, AtFlags::EMPTY_PATH)?;
         }
-        self.answer_attributes(&node, out)
+        self.answer_attributes_of(&node, &inode, out)
     }
 
     pub(super) fn statx(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
@@ -89,9 +95,10 @@ impl FileSystem {
         let mut fields = request.fields();
         fields.skip(16)?;
         let (_sync, mask) = (fields.u32()?, fields.u32()?);
-        let attributes = self.attributes(&node)?;
+        let inode = self.inode_of(&node, None)?;
+        let attributes = self.attributes(&node, &inode)?;
         let wanted = StatxFlags::from_bits_retain(mask) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let found = rustix::fs::statx(self.inode_of(&node)?, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let found = rustix::fs::statx(&inode, c"", AtFlags::EMPTY_PATH, wanted)?;
         // Other fields (mount ID, alignment of direct I/O) belong to the mount, not to the source.
         let known = (StatxFlags::BASIC_STATS | StatxFlags::BTIME).bits() & found.stx_mask;
         let mut record = Record::new(out);
@@ -115,14 +122,14 @@ impl FileSystem {
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, None)?;
         rustix::fs::accessat(rustix::fs::CWD, Self::path_of(&inode), wanted, AtFlags::EACCESS)?;
         Ok(0)
     }
 
     pub(super) fn statfs(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
-        let below = rustix::fs::fstatvfs(self.inode_of(&node)?)?;
+        let below = rustix::fs::fstatvfs(self.inode_of(&node, None)?)?;
         let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let mut record = Record::new(out);
         record

@@ -81,6 +81,7 @@ impl Directory {
 impl FileSystem {
     pub(super) fn open_directory(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
+        self.open_to_keep(None, || Ok(()))?;
         let file = self.open_below(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let answer =
             if is_at_rest(&rustix::fs::fstat(&file)?) { opened::CACHE_DIR | opened::KEEP_CACHE } else { 0 };

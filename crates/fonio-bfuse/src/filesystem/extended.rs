@@ -7,6 +7,8 @@ use super::{Answer, FileSystem, Worker};
 use crate::kernel;
 use crate::protocol::{Record, Request, SETXATTR_ACL_KILL_SGID};
 
+const ACCESS_ACL: &std::ffi::CStr = c"system.posix_acl_access";
+
 impl FileSystem {
     pub(super) fn set_extended(&self, worker: &mut Worker, request: &Request<'_>) -> Answer {
         worker.identity.take_back()?;
@@ -17,12 +19,16 @@ impl FileSystem {
         let name = payload.name()?;
         let value = payload.bytes(size as usize)?;
         node.set_privileged();
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, None)?;
         let path = Self::path_of(&inode);
         rustix::fs::setxattr(&path, name, value, xattr_flags(flags))?;
         if asks & SETXATTR_ACL_KILL_SGID != 0 {
             let mode = rustix::fs::Mode::from_raw_mode(rustix::fs::fstat(&inode)?.st_mode);
             rustix::fs::chmod(&path, mode - rustix::fs::Mode::SGID)?;
+        }
+        if name == ACCESS_ACL {
+            // The ACL also changes the mode, which the kernel knows only if it handles ACLs itself.
+            self.tell_attributes(&node);
         }
         Ok(0)
     }
@@ -31,7 +37,7 @@ impl FileSystem {
         let node = self.node(request.header.node)?;
         let size = request.fields().u32()? as usize;
         let name = request.payload_fields().name()?;
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, None)?;
         let path = Self::path_of(&inode);
         if size == 0 {
             return answer_size(out, rustix::fs::getxattr_query(&path, name)?);
@@ -42,7 +48,7 @@ impl FileSystem {
     pub(super) fn list_extended(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
         let size = request.fields().u32()? as usize;
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, None)?;
         let path = Self::path_of(&inode);
         if size == 0 {
             return answer_size(out, rustix::fs::listxattr_query(&path)?);
@@ -52,7 +58,7 @@ impl FileSystem {
 
     pub(super) fn remove_extended(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, None)?;
         rustix::fs::removexattr(Self::path_of(&inode), request.payload_fields().name()?)?;
         Ok(0)
     }

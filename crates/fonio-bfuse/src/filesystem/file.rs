@@ -41,6 +41,7 @@ impl FileSystem {
             self.buffer.drain(&node.pending);
         }
         let below = self.flags_below(flags);
+        self.open_to_keep(None, || Ok(()))?;
         let file = match self.open_below(node, below) {
             // A daemon run by a user may have only write permission for the file.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
@@ -76,7 +77,7 @@ impl FileSystem {
         let (mode, umask, asks) = (fields.u32()?, fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         let fresh = self.flags_below(flags) | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = self.descriptors.find_one(Some(parent.id), || {
+        let made = self.open_to_keep(Some(parent.id), || {
             worker.identity.act_as(Self::caller(request), umask, || {
                 rustix::fs::openat(parent.directory()?, name, fresh, Mode::from_raw_mode(mode))
             })
@@ -111,7 +112,7 @@ impl FileSystem {
         // If `O_EXCL` is not set, the application can link the file later.
         let mut below = (self.flags_below(flags) | OFlags::TMPFILE | OFlags::CLOEXEC) - OFlags::TRUNC;
         below |= flags & OFlags::EXCL;
-        let file = self.descriptors.find_one(None, || {
+        let file = self.open_to_keep(None, || {
             worker.identity.act_as(Self::caller(request), umask, || {
                 rustix::fs::openat(parent.directory()?, c".", below, Mode::from_raw_mode(mode))
             })
@@ -198,6 +199,7 @@ impl FileSystem {
         self.statistics.handles.add(1);
         let seen = Mutex::new(node.pending.errors_now());
         let file = Arc::new(file);
+        node.lock_open().file = Arc::downgrade(&file);
         let is_sync = flags.intersects(OFlags::SYNC | OFlags::DSYNC | OFlags::DIRECT);
         if serving == Serving::Passthrough && writable && !is_sync {
             let is_empty = fresh.is_some() || flags.contains(OFlags::TRUNC);

@@ -194,21 +194,45 @@ impl FileSystem {
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
         match &node.place {
             Place::Descriptor(file) => self.reopen(file, None, flags),
-            Place::Handle(handle) => self.open_by_handle(handle, flags - OFlags::NOFOLLOW),
+            Place::Handle(handle) => self.open_by_handle(handle, None, flags - OFlags::NOFOLLOW),
         }
     }
 
-    fn open_by_handle(&self, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn open_by_handle(
+        &self,
+        handle: &FileHandle,
+        locked: Option<u64>,
+        flags: OFlags,
+    ) -> Result<OwnedFd, Errno> {
         let by_handle = self.by_handle.as_ref().ok_or(Errno::STALE)?;
-        self.descriptors.find_one(None, || by_handle.open(handle, flags))
+        self.descriptors.find_one(locked, || by_handle.open(handle, flags))
     }
 
-    /// Returns a descriptor of a node's inode (`O_PATH`). Fails with `ESTALE` if the inode has been deleted.
-    fn inode_of<'a>(&self, node: &'a Node) -> Result<Opened<'a>, Errno> {
+    /// Returns a descriptor of a node's inode, perhaps with `O_PATH`. During the call, the kernel holds the lock of
+    /// the directory `locked`. Fails with `ESTALE` if the inode has been deleted.
+    fn inode_of<'a>(&self, node: &'a Node, locked: Option<u64>) -> Result<Opened<'a>, Errno> {
         match &node.place {
             Place::Descriptor(file) => Ok(Opened::Held(file.as_fd())),
-            Place::Handle(handle) => Ok(Opened::Own(self.open_by_handle(handle, OFlags::PATH)?)),
+            Place::Handle(handle) => {
+                let open = node.lock_open().file.upgrade();
+                match open {
+                    Some(file) => Ok(Opened::Shared(file)),
+                    None => Ok(Opened::Own(self.open_by_handle(handle, locked, OFlags::PATH)?)),
+                }
+            }
         }
+    }
+
+    /// Opens a file for an application, which keeps it open, with `open`. Leaves some descriptors for requests
+    /// that need one for a moment.
+    fn open_to_keep<T>(
+        &self,
+        locked: Option<u64>,
+        mut open: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.descriptors.find_one(locked, || {
+            if self.descriptors.are_used_up(self.descriptors_used()) { Err(Errno::MFILE) } else { open() }
+        })
     }
 
     fn reopen(&self, file: impl AsFd, locked: Option<u64>, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -252,11 +276,12 @@ impl FileSystem {
         format!("/proc/self/fd/{}", inode.as_fd().as_raw_fd())
     }
 
-    /// Returns the attributes of a node as applications see them, including pending data.
-    fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
+    /// Returns the attributes of a node as applications see them, including pending data. `inode` is the node's
+    /// inode.
+    fn attributes(&self, node: &Node, inode: &Opened<'_>) -> Result<Attributes, Errno> {
         // Read the buffer first: data that leave the buffer afterwards are then visible in the source file.
         let pending = node.pending.end_and_time();
-        let stat = rustix::fs::fstat(self.inode_of(node)?)?;
+        let stat = rustix::fs::fstat(inode)?;
         Ok(self.overlay(&stat, pending))
     }
 

@@ -18,8 +18,14 @@ impl FileSystem {
         let file = self.descriptors.find_one(Some(parent.id), open)?;
         let stat = rustix::fs::fstat(&file)?;
         let node = self.know(file, &stat, parent);
-        let attributes =
-            if node.pending.was_used() { self.attributes(&node)? } else { self.overlay(&stat, None) };
+        let attributes = if node.pending.was_used() {
+            let inode = self.inode_of(&node, Some(parent.id));
+            let attributes = inode.and_then(|inode| self.attributes(&node, &inode));
+            // Without a reply, the kernel will not forget this lookup.
+            attributes.inspect_err(|_| self.nodes.forget(node.id, 1))?
+        } else {
+            self.overlay(&stat, None)
+        };
         Ok((node, attributes))
     }
 
@@ -37,7 +43,7 @@ impl FileSystem {
 
     pub(super) fn read_link(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let node = self.node(request.header.node)?;
-        let target = rustix::fs::readlinkat(self.inode_of(&node)?, c"", Vec::new())?;
+        let target = rustix::fs::readlinkat(self.inode_of(&node, None)?, c"", Vec::new())?;
         Ok(Record::new(out).bytes(target.to_bytes()).length())
     }
 
@@ -118,7 +124,7 @@ impl FileSystem {
         let parent = self.node(request.header.node)?;
         let node = self.node(request.fields().u64()?)?;
         let name = request.payload_fields().name()?;
-        let inode = self.inode_of(&node)?;
+        let inode = self.inode_of(&node, Some(parent.id))?;
         let path = Self::path_of(&inode);
         rustix::fs::linkat(rustix::fs::CWD, path, parent.directory()?, name, AtFlags::SYMLINK_FOLLOW)?;
         self.answer_entry(&parent, name, out)

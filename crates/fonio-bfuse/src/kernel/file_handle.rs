@@ -10,8 +10,8 @@ use rustix::io::{Errno, Result};
 /// up to 128 (`MAX_HANDLE_SZ`).
 const BYTES_MAX: usize = 24;
 
-/// `struct file_handle`: identifies an inode in its file system for as long as the inode exists. An inode that
-/// gets the number of a deleted inode has another handle, because the handle contains a generation number.
+/// `struct file_handle`: identifies an inode in its file system. How long it stays valid, and whether it can be
+/// reused, depends on the file system.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHandle {

@@ -77,8 +77,8 @@ impl Mounted {
     }
 
     /// Looks up so many files that a daemon with the option `files=256` holds the file handles of new files, not
-    /// their descriptors.
-    pub fn use_up_descriptors(&self) {
+    /// their descriptors. Returns false if the source's file system has no handles that stay valid.
+    pub fn use_up_descriptors(&self) -> bool {
         let folder = self.below("known");
         std::fs::create_dir(&folder).expect("the source is writable");
         for number in 0..256 {
@@ -87,7 +87,11 @@ impl Mounted {
             self.path(&name).metadata().expect("it was just created");
         }
         let report = fonio_bfuse::report(&self.dir).expect("it answers");
-        assert!(report.inodes > report.descriptors, "{report:?}");
+        let has_handles = report.inodes > report.descriptors;
+        // ext4 and tmpfs, on which the tests run nearly everywhere.
+        let below = rustix::fs::statfs(&self.source).expect("the source exists").f_type as u32;
+        assert!(has_handles || ![0xef53, 0x0102_1994].contains(&below), "{report:?}");
+        has_handles
     }
 
     /// Terminates the daemon, and returns whether it ended successfully.

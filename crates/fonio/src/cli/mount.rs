@@ -24,7 +24,8 @@ use clap::Args;
     io_uring=auto     requests through io_uring if possible (Linux 6.14): operations on names are several times faster\n  \
     btime             report birth times, at the cost of one more request per file\n  \
     prometheus=ADDR   serve Prometheus at this address, such as 127.0.0.1:9464\n  \
-    allow_other ro nosuid nodev noexec noatime fsname=NAME, and options of fstab for mount(8)\n\n\
+    default_permissions  the kernel checks permissions even if only one user has access\n  \
+    allow_other noallow_other ro nosuid nodev noexec noatime fsname=NAME, and options of fstab for mount(8)\n\n\
     In fstab, with /sbin/mount.fuse.fonio as a link to fonio:  /data/media  /mnt/sdcard  fuse.fonio  mode=auto  0 0\n\
     Unmount with umount; users with fusermount3 -u. For a source with the name stats, write ./stats."
 )]

@@ -210,6 +210,9 @@ fn breaches() -> Result<Vec<String>> {
         serde_json::from_str(&metadata).context("cannot read the JSON of cargo metadata")?;
     let layers = layers();
     let architecture = fs::read_to_string(process::root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let manifest =
+        fs::read_to_string(process::root().join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let small = compiled_for_size(&manifest)?;
     let mut found = Vec::new();
     for package in &metadata.packages {
         let name = package.name.as_str();
@@ -234,6 +237,12 @@ fn breaches() -> Result<Vec<String>> {
                 "{name}: has a build script; compiling it must need only Rust and a C compiler"
             ));
         }
+        let is_program = package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "bin"));
+        if is_program && small.contains(name) {
+            found.push(format!(
+                "{name}: remove this program from `profile.release.package` in Cargo.toml: at link time, its level is used for all crates"
+            ));
+        }
         let folder = package.manifest_path.parent().context("a manifest has no folder")?;
         check_sources(name, folder, &mut found)?;
     }
@@ -241,6 +250,17 @@ fn breaches() -> Result<Vec<String>> {
     found.extend(crate::workflows::breaches()?);
     found.extend(circles::breaches()?);
     Ok(found)
+}
+
+/// Returns the packages that a release compiles for size, from the manifest of the workspace.
+fn compiled_for_size(manifest: &str) -> Result<BTreeSet<String>> {
+    let manifest: toml::Table = manifest.parse().context("cannot read Cargo.toml")?;
+    let levels = ["profile", "release", "package"]
+        .iter()
+        .try_fold(&manifest, |table, key| table.get(*key)?.as_table())
+        .context("Cargo.toml has no `profile.release.package`")?;
+    let is_small = |level: &toml::Value| level.get("opt-level").is_some_and(toml::Value::is_str);
+    Ok(levels.iter().filter(|(_, level)| is_small(level)).map(|(name, _)| name.clone()).collect())
 }
 
 fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Result<()> {
@@ -332,6 +352,12 @@ mod tests {
         let text = "use a;\n// std::fs\nlet b; // unsafe\n#[cfg(test)]\nmod tests {\nunsafe\n";
         let lines: Vec<_> = production_lines(text).collect();
         assert_eq!(lines, [(1, "use a;"), (3, "let b; ")]);
+    }
+
+    #[test]
+    fn packages_compiled_for_size_have_a_letter_as_level() {
+        let manifest = "[profile.release.package]\nsmall = { opt-level = \"s\" }\nfast = { opt-level = 2 }\n";
+        assert_eq!(compiled_for_size(manifest).expect("it is TOML"), BTreeSet::from(["small".to_owned()]));
     }
 
     #[test]

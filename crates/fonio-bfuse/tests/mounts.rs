@@ -35,7 +35,7 @@ fn byte_at(offset: u64) -> u8 {
     (offset ^ (offset >> 8) ^ (offset >> 16)) as u8
 }
 
-fn piece(offset: u64, bytes: u64) -> Vec<u8> {
+pub(crate) fn piece(offset: u64, bytes: u64) -> Vec<u8> {
     (offset..offset + bytes).map(byte_at).collect()
 }
 
@@ -48,7 +48,7 @@ fn rings(mounted: &Mounted) -> usize {
 }
 
 /// Runs a shell script in the mount as root, or as the user nobody.
-fn shell(mounted: &Mounted, user: u32, script: &str) {
+pub(crate) fn shell(mounted: &Mounted, user: u32, script: &str) {
     let mut command = Command::new("sh");
     command.args(["-ec", script]).current_dir(&mounted.dir);
     if user != 0 {
@@ -76,7 +76,7 @@ fn comes_true(looks: u32, mut is_true: impl FnMut() -> bool) -> bool {
 
 /// Creates a folder for a mount on a disk, and an empty source in this folder. The temporary directory is not
 /// used, because it may be on a tmpfs, which has no write-back and no inode flags.
-fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let source = folder.path().join("source");
     std::fs::create_dir(&source).expect("the folder is empty");
@@ -593,95 +593,6 @@ fn far_more_inodes_than_descriptors() {
             assert!(found == wanted, "{mode}: file {number} differs from the written data");
         }
     }
-}
-
-#[test]
-fn a_file_that_is_known_by_its_handle_is_like_any_other() {
-    for (options, mounted) in
-        mounts(&["mode=auto,files=256,timeout=0s", "mode=buffered,files=256,timeout=0s"])
-    {
-        if !mounted.use_up_descriptors() {
-            return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
-        }
-        let path = mounted.path("file");
-        let content = piece(0, 5000);
-        std::fs::write(&path, &content).expect("it is writable");
-        shell(
-            &mounted,
-            0,
-            "chmod 640 file && chown 1:2 file && touch -d @7 file && ln file other && ln -s file link && mkfifo fifo
-             test \"$(stat -c '%a %u %g %Y %h %s' file)\" = '640 1 2 7 2 5000'
-             test \"$(readlink link)\" = file && test -p fifo && cmp file link && mv other ../mounted/moved",
-        );
-        let file = File::options().read(true).write(true).open(&path).expect("root may do this");
-        rustix::fs::fsetxattr(&file, "user.note", b"1", rustix::fs::XattrFlags::empty())
-            .expect("it is supported");
-        let mut names = [0_u8; 100];
-        let length = rustix::fs::listxattr(&path, &mut names).expect("it is supported");
-        assert_eq!(&names[..length], b"user.note\0", "{options}");
-        // A deleted file stays usable while it is open.
-        std::fs::remove_file(&path).expect("it exists");
-        std::fs::remove_file(mounted.path("moved")).expect("it exists");
-        assert_eq!(file.metadata().expect("it is open").nlink(), 0, "{options}");
-        file.set_len(4000).expect("it is open");
-        file.write_all_at(b"x", 4000).expect("it is open");
-        let mut found = vec![0; 4001];
-        file.read_exact_at(&mut found, 0).expect("it is open");
-        assert!(found[..4000] == content[..4000] && found[4000] == b'x', "{options}");
-        rustix::fs::fremovexattr(&file, "user.note").expect("it is open");
-    }
-}
-
-#[test]
-fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
-    if !can_mount() {
-        return;
-    }
-    let (folder, source) = folder_on_disk();
-    let mounted = Mounted::over(folder, source, "mode=auto,files=256,timeout=0s");
-    if !mounted.use_up_descriptors() {
-        return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
-    }
-    let mut reused = 0;
-    for round in 0..50 {
-        let (name, next) = (format!("{round}"), format!("{round} again"));
-        std::fs::write(mounted.below(&name), &name).expect("it is writable");
-        let before = mounted.path(&name).metadata().expect("it exists").ino();
-        // The kernel still knows the file that is deleted in the source.
-        std::fs::remove_file(mounted.below(&name)).expect("it exists");
-        std::fs::write(mounted.below(&next), &next).expect("it is writable");
-        let found = std::fs::read_to_string(mounted.path(&next)).expect("it exists");
-        assert_eq!(found, next);
-        reused += u32::from(mounted.path(&next).metadata().expect("it exists").ino() == before);
-        assert!(!mounted.path(&name).exists());
-    }
-    if reused == 0 {
-        skip(Need::FileHandles, format!("{} reuses no inode numbers", mounted.source.display()));
-    }
-}
-
-#[test]
-fn a_file_found_through_two_mounts_is_one_file() {
-    if !can_mount() {
-        return;
-    }
-    let (folder, source) = folder_on_disk();
-    let mounted = Mounted::over(folder, source, "mode=auto,files=256,timeout=0s");
-    if !mounted.use_up_descriptors() {
-        return skip(Need::FileHandles, format!("{} has none", mounted.source.display()));
-    }
-    let inodes = || fonio_bfuse::report(&mounted.dir).expect("it answers").inodes;
-    std::fs::create_dir(mounted.below("one")).expect("it is writable");
-    std::fs::create_dir(mounted.below("other")).expect("it is writable");
-    std::fs::write(mounted.below("one/file"), "").expect("it is writable");
-    mounted.path("one/file").metadata().expect("it exists");
-    let before = inodes();
-    rustix::mount::mount_bind(mounted.below("one"), mounted.below("other")).expect("root may do this");
-    let found = ["other/file", "one/file"].map(|name| mounted.path(name).metadata().map(|found| found.ino()));
-    let after = inodes();
-    rustix::mount::unmount(mounted.below("other"), UnmountFlags::DETACH).expect("it was mounted");
-    let [one, other] = found.map(|found| found.expect("it exists"));
-    assert!(one == other && before == after, "{one} and {other}; {before} and {after} inodes");
 }
 
 /// If other users have access, the kernel checks permissions, and needs the attributes of a directory after each

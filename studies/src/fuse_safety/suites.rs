@@ -123,8 +123,8 @@ pub fn run(fonio: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Looks up so many files that a daemon with `files=256` opens new files by their handles. Returns the folder
-/// with these files.
+/// Looks up 256 files. A daemon with the option `files=256` then opens new files by their handles. Returns the
+/// folder with these files.
 fn know_many(source: &Path, mounted: &Path) -> Result<PathBuf> {
     let folder = source.join("known");
     fs::create_dir(&folder)?;

@@ -2,7 +2,9 @@
 //!
 //! The daemon holds a descriptor for each inode in the kernel's cache (`crate::node`), and the kernel caches
 //! inodes until it needs their memory. When half of the descriptors are in use, the daemon holds the file handles
-//! of new files instead, if it may open files by handle (`crate::place`). When three quarters of the descriptors are in use, a thread asks the
+//! of new files instead, if it may open files by handle (`crate::place`).
+//!
+//! When three quarters of the descriptors are in use, a thread asks the
 //! kernel to forget unused inodes until half of the descriptors are free. A request that finds no free
 //! descriptor waits up to [`WAIT_MAX`]. So applications get `EMFILE` only if they have too many files open at
 //! the same time.
@@ -77,7 +79,7 @@ impl Descriptors {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Returns whether `used` descriptors are so many that new inodes should do without.
+    /// Returns whether new files should get a file handle instead of a descriptor while `used` descriptors are in use.
     pub(crate) fn are_spared(&self, used: u64) -> bool {
         used > self.low
     }
@@ -87,7 +89,7 @@ impl Descriptors {
         used > self.high
     }
 
-    /// Returns whether `used` descriptors are so many that applications get no more.
+    /// Returns whether applications may open no more files while `used` descriptors are in use.
     pub(crate) fn are_used_up(&self, used: u64) -> bool {
         used >= self.all
     }

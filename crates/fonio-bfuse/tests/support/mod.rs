@@ -76,8 +76,8 @@ impl Mounted {
         self.source.join(name)
     }
 
-    /// Looks up so many files that a daemon with the option `files=256` holds the file handles of new files, not
-    /// their descriptors. Returns false if the source's file system has no handles that stay valid.
+    /// Looks up 256 files. A daemon with the option `files=256` then holds a file handle, not a descriptor, of each new
+    /// file. Returns false if the source's file system has no handles that stay valid.
     pub fn use_up_descriptors(&self) -> bool {
         let folder = self.below("known");
         std::fs::create_dir(&folder).expect("the source is writable");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use fonio_system::signals;
 use rustix::fs::{Mode, OFlags};
@@ -55,10 +55,10 @@ pub fn leave_terminal() -> Result<(), MountError> {
     Ok(())
 }
 
-/// Starts `daemon`, which prints one line after mounting and then calls [`leave_terminal`]. Returns the line,
-/// or `None` if the daemon ended early and printed the reason to standard error. Fails if the program
-/// `daemon` cannot be started.
-pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
+/// Starts `daemon`, which prints one line after mounting and then calls [`leave_terminal`]. Returns the line, or
+/// the status of a daemon that ended before it had mounted. A daemon that was not ended by a signal has printed
+/// the reason to standard error. Fails if the program `daemon` cannot be started.
+pub fn start_in_background(mut daemon: Command) -> Result<Result<String, ExitStatus>, MountError> {
     let program = Path::new(daemon.get_program()).to_owned();
     let mut child: Child = daemon
         .stdin(Stdio::null())
@@ -70,9 +70,7 @@ pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountE
         BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
     }
     if line.is_empty() {
-        // The daemon has already printed the error.
-        let _ = child.wait();
-        return Ok(None);
+        return child.wait().map(Err).map_err(MountError::system("wait for", &program));
     }
-    Ok(Some(line.trim_end().to_owned()))
+    Ok(Ok(line.trim_end().to_owned()))
 }

@@ -67,9 +67,13 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {
             // As a helper of mount(8), print nothing on success.
-            Some(_) if arguments.as_helper && !arguments.verbose => {}
-            Some(line) => output::text(&format!("{line}\n"))?,
-            None => bail!("{} is not mounted", arguments.dir.display()),
+            Ok(_) if arguments.as_helper && !arguments.verbose => {}
+            Ok(line) => output::text(&format!("{line}\n"))?,
+            Err(ended) => match ended.code().and_then(|code| u8::try_from(code).ok()) {
+                // The daemon has already printed the error.
+                Some(code) => return Ok(Exit::Command(code)),
+                None => bail!("{} is not mounted: the daemon ended with {ended}", arguments.dir.display()),
+            },
         }
     }
     Ok(Exit::Fine)
